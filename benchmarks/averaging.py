@@ -62,7 +62,6 @@ class Ranks:
         self.texts = list(train.chunk(ranks)) if own_text else [train] * ranks
 
     def step(self, rate: float) -> None:
-        """Make one step of each rank's own."""
         for values, momentum, drawn, train in zip(self.values, self.momenta, self.drawn, self.texts, strict=True):
             loss = self.loss(values, windows(train, self.sizes.batch, self.sizes.context, drawn))
             gradients = torch.autograd.grad(loss, list(self.model.parameters()))
@@ -125,7 +124,6 @@ def measured(steps: int, seeds: int) -> Iterator[Row]:
 
 
 def shown(data: dict[str, Any]) -> str:
-    """Return a table with a row for each way and kind of text."""
     columns = (
         ("averages", "{way}"),
         ("text of a rank", "{text}"),

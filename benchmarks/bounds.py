@@ -45,7 +45,6 @@ def point(cluster: str) -> dict[str, Any]:
 
 
 def bounds_table(points: Iterable[dict[str, Any]]) -> str:
-    """Return the page's table of these numbers."""
     heads = ["cluster", "ranks", "bound, GB/s", "share", "with idle links, GB/s", "trees", "depth", "chunks", "seconds"]
     return table(heads, [LEFT, *[RIGHT] * (len(heads) - 1)], map(_row, points))
 
@@ -59,7 +58,6 @@ def _row(of: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Print the table, and write it if that is asked for."""
     parser = new_parser(__doc__)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("clusters", nargs="*", metavar="CLUSTER")

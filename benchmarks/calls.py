@@ -25,8 +25,9 @@ With ``--steps`` 2 and 4 processes train models (``MODELS``) that look up 400 ro
 from __future__ import annotations
 
 import os
-import statistics
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
+from benchmarks.lab.launch import Others, launch
+from benchmarks.lab.peers import Peer
+from benchmarks.lab.results import Row, rows_of
+from benchmarks.lab.settings import Run
+from benchmarks.lab.worker import record_of, work
 from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
-from benchmarks.one_machine import PAGE, Samples, Tasks, spawned, turns_of
+from benchmarks.one_machine import LIMIT, PAGE, WORKER, processor_of
 from benchmarks.pages import LEFT, RESULTS, RIGHT, Part, new_parser, table
 from zenc.torch.strategy.table_groups import JOINED_BYTES
 
@@ -73,11 +79,37 @@ def main() -> None:
     print(part.keep(options.json, result, text))
 
 
-def measured(ranks: int, rounds: int, tasks: Tasks | None = None) -> dict[str, Any]:
-    """Return milliseconds of all ``tasks``; default: of every way, scheme and task."""
-    samples, others = spawned(ranks, rounds, WARM, tasks or tasks_of)
+def measured(ranks: int, rounds: int, model: str = "") -> dict[str, Any]:
+    """Return milliseconds of every way, scheme and task, or of every scheme and lane that trains ``model``."""
+    run: Run[dict[str, Any]] = Run(ranks, "", 0, "", {"model": model}, (), "", rounds, rounds, WARM, SEED)
+    others = Others()
+    records = launch(run, LIMIT, ("benchmarks.calls", WORKER), shared_memory=True)
     found = {"cores": os.cpu_count(), "torch": torch.__version__, "ranks": ranks, "rounds": rounds}
-    return {**found, "others": others, "rows": rows_of(samples)}
+    names = tuple(records[0]["samples"])
+    rows = rows_of(replace(run, peers=names, reference=names[0]), records)
+    return {**found, "others": round(others.share(), 3), "rows": [row_of(*each, ranks) for each in rows.items()]}
+
+
+def row_of(name: str, row: Row, ranks: int) -> dict[str, Any]:
+    way, scheme, task = name.split("/")
+    ms, processor = (round(seconds * 1e3, 2) for seconds in (row.seconds.median, processor_of(row, ranks)))
+    return {"way": way, "scheme": scheme, "task": task, "ms": ms, "processor": processor}
+
+
+def of_rank(run: Run[dict[str, Any]]) -> dict[str, Any]:
+    tasks = steps_of(run.workload["model"]) if run.workload["model"] else tasks_of(dist.get_rank(), run.ranks)
+    return record_of(replace(run, peers=tuple(tasks)), {name: Task(task) for name, task in tasks.items()})
+
+
+class Task(Peer):
+    """A task without a result."""
+
+    def __init__(self, task: Callable[[], object]) -> None:
+        self.task = task
+
+    def call(self) -> torch.Tensor:
+        self.task()
+        return torch.empty(0)
 
 
 def tasks_of(rank: int, size: int) -> dict[str, Callable[[], object]]:
@@ -110,18 +142,6 @@ def in_turn(collective: zenc.Collective, tables: Sequence[torch.Tensor]) -> list
 
 def at_once(collective: zenc.Collective, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [work.wait() for work in [collective.all_reduce(each, async_op=True) for each in tables]]
-
-
-def rows_of(of_ranks: Samples) -> list[dict[str, Any]]:
-    """Return medians of the ranks' samples."""
-    rows = []
-    for name in of_ranks[0]:
-        way, scheme, task = name.split("/")
-        took = statistics.median(turns_of(of_ranks, name))
-        processor = statistics.median(own for of in of_ranks for *_, own in of[name])
-        found = {"ms": round(took * 1e3, 2), "processor": round(processor * 1e3, 2)}
-        rows.append({"way": way, "scheme": scheme, "task": task, **found})
-    return rows
 
 
 def shown(result: dict[str, Any]) -> str:
@@ -160,15 +180,15 @@ class Tables(nn.Module):
 def steps_measured(rounds: int) -> dict[str, Any]:
     """Return milliseconds of a step of each model, scheme and lane, among each number of ranks."""
     pairs = [(ranks, model) for ranks in RANKS for model in MODELS]
-    return {"runs": [{"model": model, **measured(ranks, rounds, partial(steps_of, model))} for ranks, model in pairs]}
+    return {"runs": [{"model": model, **measured(ranks, rounds, model)} for ranks, model in pairs]}
 
 
-def steps_of(model: str, rank: int, _: int) -> dict[str, Callable[[], object]]:
+def steps_of(model: str) -> dict[str, Callable[[], object]]:
     """Return the tasks of a rank, each a step, by name: model, scheme and lane with slashes between them."""
     count, rows = MODELS[model]
     torch.manual_seed(SEED)
     ddp = DistributedDataParallel(Tables(count, rows))
-    torch.manual_seed(SEED + rank)
+    torch.manual_seed(SEED + dist.get_rank())
     ids = torch.stack([torch.randperm(rows)[: LOOKED_UP[rows], None] for _ in range(count)])
     found: dict[str, Callable[[], object]] = {}
     for scheme in SCHEMES:
@@ -204,4 +224,7 @@ def steps_shown(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    if WORKER in sys.argv:
+        work(lambda given: of_rank(Run.from_json(given)))
+    else:
+        main()

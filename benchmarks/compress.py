@@ -120,7 +120,7 @@ class Bench:
     def selections(self) -> dict[str, Callable[[], object]]:
         """Return the selections of a gradient in place, as calls make them."""
         n, k = self.n, self.k
-        at = n, *[each.ctypes.data for each in (self.given, self.residual, self.left)]
+        at = n, self.given.ctypes.data, self.residual.ctypes.data, self.left.ctypes.data
 
         def cut(*choice: int) -> Callable[[], object]:
             return lambda: self.kernels.contribute("f32", *at, UnitChoice(*choice))

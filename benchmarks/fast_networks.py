@@ -20,8 +20,8 @@ from benchmarks.lab.launch import Others
 from benchmarks.lab.options import carry_out
 from benchmarks.lab.settings import Settings
 from benchmarks.lab.show import label
-from benchmarks.lab.workloads import workload_of
-from benchmarks.one_machine import PAGE
+from benchmarks.lab.workloads import KINDS
+from benchmarks.one_machine import PAGE, processor_of, row_of
 from benchmarks.pages import LEFT, RESULTS, RIGHT, Part, new_parser, table
 
 MARKS = "<!-- fast networks: written by benchmarks/fast_networks.py -->", "<!-- end of fast networks -->"
@@ -64,22 +64,16 @@ def measured(rounds: int, file: Path | None) -> str:
 
 
 def rows_of(aim: Aim, rounds: int) -> list[dict[str, Any]]:
-    """Return a row for each peer."""
-    shape: dict[str, Any] = {"density": None, "units": None, "zipf": None, "permuted": False}
-    settings = Settings(
-        ranks=aim.ranks, rate=aim.rate, burst=70_000, queue="2mb", workload=workload_of("rows", **shape), peers=PEERS,
-        reference=COO, rounds=rounds, dense_rounds=0, warm_up=WARM_UP, seed=SEED,
-    )  # fmt: skip
+    shape = aim.ranks, aim.rate, 70_000, "2mb", KINDS["rows"]
+    settings = Settings(*shape, PEERS, COO, rounds, dense_rounds=0, warm_up=WARM_UP, seed=SEED)
     others, cores, found = Others(), os.cpu_count() or 1, []
     report = run(settings, LIMIT)
     used_by_others = round(others.share(), 3)
     for peer, row in report.rows.items():
-        ms = row.seconds.median * 1e3
-        numbers = {"ms": ms, "faster": 1 / row.ratio.median, "wire": (report.bounds.seconds or 0.0) * 1e3}
-        used = {"cores": row.processor * ms, "host": row.processor * ms * cores / aim.ranks}
-        rounded = {name: round(value, 3) for name, value in {**numbers, **used}.items()}
-        quartiles = {"low": round(1 / row.ratio.high, 2), "high": round(1 / row.ratio.low, 2)}
-        found.append({"ranks": aim.ranks, "rate": aim.rate, "peer": peer, **rounded, **quartiles})
+        figures, host = row_of(settings, peer, row), processor_of(row, aim.ranks) * 1e3
+        figures["faster"] = figures.pop("ratio")
+        wire = {"wire": (report.bounds.seconds or 0.0) * 1e3, "cores": host * aim.ranks / cores, "host": host}
+        found.append({**figures, "rate": aim.rate, **{name: round(each, 3) for name, each in wire.items()}})
         found[-1]["others"] = used_by_others
     return found
 

@@ -44,12 +44,22 @@ from zenc.runtime.call.collective import Collective
 from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.gpu.device import GpuDevice, TorchGpu
 from zenc.runtime.gpu.driver import driver
+from zenc.runtime.load import collective_of
 
 SOURCE = Path(__file__).with_name("gpu_replay.cpp")
 UNITS = (214_000_000, 2_000_000, 800_000)
 DENSE, ROWS = 0.052, 0.01
 """Densities of a rank's gradient."""
 MS = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel's share of a call."""
+
+    name: str
+    launches: int
+    milliseconds: float
 
 
 class Clock:
@@ -67,7 +77,8 @@ class Clock:
     def stream(self) -> contextlib.AbstractContextManager[Any]:
         """Return the stream of this thread, always the same: the allocator keeps freed memory for its stream."""
         if not hasattr(self._own, "stream"):
-            self._own.stream = torch.cuda.Stream(self.device)
+            made: Any = torch.cuda.Stream
+            self._own.stream = made(self.device)
         return torch.cuda.stream(self._own.stream)
 
     def wait(self) -> None:
@@ -85,18 +96,15 @@ class Clock:
             took.append(MS * (time.perf_counter() - started))
         return statistics.median(took[1:])
 
-    def kernels(self, work: Callable[[], object]) -> dict[str, tuple[int, float]]:
-        """Return by name the launches and milliseconds of all that ``work`` has the GPU do; with copies and memsets."""
+    def kernels(self, work: Callable[[], object]) -> tuple[Kernel, ...]:
+        """Return all that ``work`` has the GPU do, with copies and memsets, what takes longest first."""
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             work()
             self.wait()
-        return {
-            event.key: (event.count, event.self_device_time_total / MS)
-            for event in profiler.key_averages()
-            if event.self_device_time_total > 0
-        }
+        took = ((event.key, event.count, event.self_device_time_total / MS) for event in profiler.key_averages())
+        return tuple(sorted((Kernel(*each) for each in took if each[-1] > 0), key=lambda each: -each.milliseconds))
 
 
 class _Shared(TorchGpu):
@@ -108,15 +116,6 @@ class _Shared(TorchGpu):
 
     def libraries(self, size: int) -> tuple[str, str | None]:
         return driver().path, self._nccl
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A kernel's share of a call."""
-
-    name: str
-    launches: int
-    milliseconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +137,10 @@ class Measured:
         return self.call / self.read
 
     def to_json(self) -> dict[str, Any]:
-        """Return the data as JSON data, in milliseconds."""
         return {**asdict(self), "reads": self.reads}
 
 
 def compact(report: Mapping[str, Any]) -> str:
-    """Return ``report`` as JSON in one line, fractions with four digits."""
     return json.dumps(
         json.loads(json.dumps(report), parse_float=lambda text: round(float(text), 4)), separators=(",", ":")
     )
@@ -156,21 +153,44 @@ def replayed(machine: Machine) -> str:
     return str(compiled(command, {**headers("cuda"), SOURCE.name: SOURCE.read_text("utf-8")}))
 
 
-class Bench:
-    """``size`` ranks of ``artifact`` on one GPU."""
+class SharedRanks:
+    """``size`` ranks of ``artifact`` on the GPU of ``clock``, as threads, whose NCCL is at the path ``nccl``."""
 
-    def __init__(self, artifact: Artifact, size: int, machine: Machine, clock: Clock) -> None:
-        self.size, self.clock, nccl = size, clock, replayed(machine)
-        self.replay = ctypes.CDLL(nccl)
-        self.replay.replay_begin.restype = self.replay.replay_kept.restype = ctypes.c_uint64
-        self.threads, meeting = ThreadPoolExecutor(size), Meeting(size)
+    def __init__(self, artifact: Artifact, size: int, nccl: str, clock: Clock) -> None:
+        self.size, self.clock, self.threads, meeting = size, clock, ThreadPoolExecutor(size), Meeting(size)
 
         def rank(number: int) -> Collective:
             communicator = communicator_of(meeting, number)
             backend = GpuBackend(artifact, clock.gpu(nccl), communicator, 300.0)
-            return Collective(artifact, communicator, lambda _: backend)
+            return collective_of(artifact, communicator, lambda _: backend)
 
         self.ranks = [made.result() for made in [self.threads.submit(rank, number) for number in range(size)]]
+
+    def sums(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the sum of each rank, of one of ``tensors`` each, which may be changed."""
+        self.clock.wait()
+        calls = [self.threads.submit(self._ranked, number, each) for number, each in enumerate(tensors)]
+        found = [call.result(300) for call in calls]
+        self.clock.wait()
+        return found
+
+    def _ranked(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
+        with self.clock.stream():
+            return self.called(rank, tensor)
+
+    def called(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the sum by a call of ``rank`` on the stream of this thread."""
+        return self.ranks[rank].all_reduce(tensor, name="tensor")
+
+
+class Bench(SharedRanks):
+    """Ranks of which the first can make its call again, alone."""
+
+    def __init__(self, artifact: Artifact, size: int, machine: Machine, clock: Clock) -> None:
+        nccl = replayed(machine)
+        self.replay = ctypes.CDLL(nccl)
+        self.replay.replay_begin.restype = self.replay.replay_kept.restype = ctypes.c_uint64
+        super().__init__(artifact, size, nccl, clock)
 
     def measured(self, workload: str, gradients: Sequence[torch.Tensor], repeat: int) -> Measured:
         """Return the times of rank 0's call with the first of ``gradients``, of one rank each; every sum is compared.
@@ -185,35 +205,26 @@ class Bench:
         filtered = self.clock.median(lambda: values[values != 0], repeat)
         copy = mine.clone()
         found = self.clock.kernels(lambda: self._ranked(0, copy))
-        kernels = [Kernel(name, count, took) for name, (count, took) in found.items()]
-        kernels.sort(key=lambda kernel: -kernel.milliseconds)
-        return Measured(workload, statistics.median(runs[1:]), read, filtered, received, tuple(kernels))
+        return Measured(workload, statistics.median(runs[1:]), read, filtered, received, found)
 
     def _recorded(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the sum of ``gradients``, one of each rank, and keep the messages that rank 0 receives."""
         self.replay.replay_record(0)
-        inputs = [gradient.clone() for gradient in gradients]
-        self.clock.wait()
-        calls = [self.threads.submit(self._ranked, number, each) for number, each in enumerate(inputs)]
-        sums = [call.result() for call in calls]
+        sums = self.sums([gradient.clone() for gradient in gradients])
         self.replay.replay_begin()
         return sums[0]
 
-    def _ranked(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
+    def called(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
         """Return the sum by a call of ``rank``, always the first of its group, as the headers of kept messages say."""
-        with self.clock.stream():
-            return self._called(rank, tensor)
-
-    def _called(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
         self.ranks[rank].communicator.calls = 0
-        return self.ranks[rank].all_reduce(tensor)
+        return super().called(rank, tensor)
 
     def _again(self, gradient: torch.Tensor, expected: torch.Tensor, messages: int) -> float:
         tensor = gradient.clone()
         with self.clock.stream():
             self.clock.wait()
             started = time.perf_counter()
-            found = self._called(0, tensor)
+            found = self.called(0, tensor)
             self.clock.wait()
             took = MS * (time.perf_counter() - started)
         if (asked := self.replay.replay_begin()) != messages:
@@ -223,13 +234,11 @@ class Bench:
         return took
 
     def _kept(self) -> tuple[int, int]:
-        """Return the number of the kept messages, and the sum of their bytes."""
         size = ctypes.c_uint64()
         return int(self.replay.replay_kept(ctypes.byref(size))), size.value
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two sums have the same units and values."""
     if not one.is_sparse:
         return torch.equal(one, other)
     return torch.equal(one._indices(), other._indices()) and torch.equal(one._values(), other._values())
@@ -271,7 +280,6 @@ def results(bench: Bench, units: Sequence[int], repeat: int, dtype: torch.dtype 
 
 
 def text(machine: str, found: Sequence[Measured]) -> str:
-    """Return the results as tables."""
     lines = [machine]
     for each in found:
         lines.append(f"\n{each.workload}: {each.call:.3f} ms = {each.reads:.1f} reads of {each.read:.4f} ms")

@@ -6,8 +6,8 @@
 
 Runs from the source tree with the PyTorch of this Python, and installs nothing. Every step has a limit, and one that
 fails keeps none from running. ``report.json`` has command, exit status, seconds and the end of the output of every
-step, and what a step printed as JSON; ``report.md`` is the same to read. Both are written after each step, so that a
-machine that is taken away leaves what was found. The exit status is the number of steps that failed.
+step, and what a step printed as JSON. It is written after each step, so that a machine that is taken away leaves what
+was found. The exit status is the number of steps that failed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,6 @@ class Ran:
 
     @property
     def failed(self) -> bool:
-        """Return whether the step did not end well."""
         return self.status != 0
 
     def to_json(self) -> dict[str, Any]:
@@ -124,31 +123,15 @@ def ran(step: Step) -> Ran:
 
 
 def data_of(printed: str) -> Any:
-    """Return the JSON that was printed; None for anything else."""
     try:
         return json.loads(printed)
     except ValueError:
         return None
 
 
-def write(found: Sequence[Ran], folder: Path) -> None:
-    """Write ``report.json`` and ``report.md`` of the steps that have run so far."""
-    folder.mkdir(parents=True, exist_ok=True)
-    save_json(folder / "report.json", [each.to_json() for each in found])
-    (folder / "report.md").write_text(text(found), "utf-8")
-
-
-def text(found: Iterable[Ran]) -> str:
-    """Return the report as Markdown: a table of all steps, then the end of each one's output."""
-    found = list(found)
-    lines = ["# Half an hour on a GPU", "", "| step | what it shows | status | seconds |", "| --- | --- | --- | --: |"]
-    for each in found:
-        status = "out of time" if each.status is None else "passed" if each.status == 0 else f"failed ({each.status})"
-        lines.append(f"| {each.step.name} | {each.step.learns} | {status} | {each.seconds:.1f} |")
-    for each in found:
-        lines += ["", f"## {each.step.name}", "", f"    {' '.join(each.step.command)}", "", "```"]
-        lines += [each.output.rstrip().replace("```", "'''"), "```"]
-    return "\n".join(lines) + "\n"
+def write(found: Sequence[Ran], file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_json(file, [each.to_json() for each in found])
 
 
 def newer_nccl(folder: Path) -> str | None:
@@ -182,8 +165,8 @@ def main() -> int:
             print(f"{step.name}: {step.learns}, up to {step.limit} s", flush=True)
             found.append(ran(step))
             print(f"    {found[-1].seconds:.1f} s, exit status {found[-1].status}", flush=True)
-            write(found, given.to)
-    print(f"{given.to / 'report.md'}: {sum(each.failed for each in found)} of {len(found)} steps failed")
+            write(found, given.to / "report.json")
+    print(f"{given.to / 'report.json'}: {sum(each.failed for each in found)} of {len(found)} steps failed")
     return sum(each.failed for each in found)
 
 

@@ -23,7 +23,7 @@ WIRE = "Memcpy DtoD"
 
 def kernels_of(of: dict[str, Any]) -> float:
     """Return milliseconds of the kernels of a call, without the copies that stand for the wire."""
-    return sum(kernel["milliseconds"] for kernel in of["kernels"] if not kernel["name"].startswith(WIRE))
+    return float(sum(kernel["milliseconds"] for kernel in of["kernels"] if not kernel["name"].startswith(WIRE)))
 
 
 def call_rows(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
@@ -52,7 +52,6 @@ def scheme_rows(before: dict[str, Any], after: dict[str, Any], units: int) -> li
 
 
 def tables() -> str:
-    """Return both tables, each with the machine that it was measured on."""
     calls, schemes = ([_read(f"{when}{name}") for when in ("before-", "")] for name in ("calls.json", "schemes.json"))
     heads = [
         "workload",
@@ -60,7 +59,9 @@ def tables() -> str:
     ]
     of_calls = table(heads, [LEFT, *[RIGHT] * 6], call_rows(*calls))
     units = max(each["units"] for each in schemes[1]["measured"])
-    of_schemes = table(["scheme", "reads, before", "reads, now"], [LEFT, RIGHT, RIGHT], scheme_rows(*schemes, units))
+    of_schemes = table(
+        ["scheme", "reads, before", "reads, now"], [LEFT, RIGHT, RIGHT], scheme_rows(schemes[0], schemes[1], units)
+    )
     shared = f"{units:,} float32 values, 2 ranks on one GPU:"
     return "\n\n".join([f"{calls[1]['machine']}:", of_calls, by_seconds(calls[1]), shared, of_schemes, timeline()])
 

@@ -63,14 +63,13 @@ WORKLOADS = {
 
 
 def measured(name: str) -> list[dict[str, Any]]:
-    """Return the measured calls in the file ``name`` of DATA."""
     found: list[dict[str, Any]] = json_of(DATA / name)["measured"]
     return found
 
 
 def seconds(of: dict[str, Any], *begins: str) -> float:
     """Return the seconds of those kernels of the call ``of`` whose names begin with one of ``begins``."""
-    return sum(each["milliseconds"] for each in of["kernels"] if each["name"].startswith(begins)) / 1e3
+    return float(sum(each["milliseconds"] for each in of["kernels"] if each["name"].startswith(begins))) / 1e3
 
 
 def shared(scheme: str) -> dict[str, Any]:
@@ -182,7 +181,6 @@ def predictions(profile: Profile) -> list[list[str]]:
 
 
 def tables() -> str:
-    """Return all tables of the page."""
     heads = ["link of a GPU", "NCCL, dense", *(f"`{name}`" for name in PREDICTED), "`balanced`, formats by seconds"]
     ways = [LEFT, *[RIGHT] * (len(heads) - 1)]
     parts = [f"{name}, ms a call:\n\n{table(heads, ways, predictions(of))}" for name, of in WORKLOADS.items()]

@@ -15,23 +15,18 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from benchmarks.gpu_call import MS, Clock, Kernel, compact, dense_gradients
+from benchmarks.gpu_call import MS, Clock, Kernel, SharedRanks, compact, dense_gradients
 from benchmarks.pages import new_parser
 from tests.gpu.machine import Machine, real_gpu
-from tests.support.meeting import Meeting, communicator_of
 from tests.support.shipped import ALL, LOSSY, cases
 from zenc.api import compile
 from zenc.errors import BuildError, ZencError
-from zenc.runtime.call.collective import Collective
-from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.gpu.driver import driver
-from zenc.runtime.load import collective_of
 
 SIZES = (20_011, 4_000_000, 50_000_000)
 NEAR = 1e-5
@@ -55,58 +50,32 @@ class SchemeRun:
     """The kernels of one call of all ranks."""
 
 
-class SharedRanks:
-    """``size`` ranks of ``scheme`` on the GPU of ``clock``, as threads."""
-
-    def __init__(self, scheme: str, size: int, machine: Machine, clock: Clock) -> None:
-        self.size, self.clock, self.artifact = size, clock, compile(scheme, ranks=size)
-        self.threads, meeting = ThreadPoolExecutor(size), Meeting(size)
-
-        def rank(number: int) -> Collective:
-            communicator = communicator_of(meeting, number)
-            backend = GpuBackend(self.artifact, clock.gpu(machine.nccl), communicator, 120.0)
-            return collective_of(self.artifact, communicator, lambda _: backend)
-
-        self.ranks = [made.result() for made in [self.threads.submit(rank, number) for number in range(size)]]
-
-    def sums(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the sum that each rank gets of copies of ``gradients``."""
-        return self.called([gradient.clone() for gradient in gradients])[1]
-
-    def called(self, tensors: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
-        """Return milliseconds of a call of all ranks with ``tensors``, which it changes, and their sums."""
-        self.clock.wait()
-        started = time.perf_counter()
-        calls = [self.threads.submit(self._ranked, number, tensor) for number, tensor in enumerate(tensors)]
-        found = [call.result(180) for call in calls]
-        self.clock.wait()
-        return MS * (time.perf_counter() - started), found
-
-    def _ranked(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
-        with self.clock.stream():
-            return self.ranks[rank].all_reduce(tensor, name="tensor")
-
-
 def run_scheme(scheme: str, size: int, units: int, machine: Machine, clock: Clock, repeat: int) -> SchemeRun:
     """Sum tensors of ``units`` float32 by ``scheme`` among ``size`` ranks: check, time, and profile one call."""
     started = time.perf_counter()
     try:
-        ranks = SharedRanks(scheme, size, machine, clock)
+        ranks = SharedRanks(compile(scheme, ranks=size), size, machine.nccl, clock)
         gradients = _gradients(scheme, size, units, clock.device)
-        sums = ranks.sums(gradients)
+        sums = ranks.sums([gradient.clone() for gradient in gradients])
         first = time.perf_counter() - started
         if wrong := _wrong(scheme, gradients, sums):
             return SchemeRun(scheme, units, size, wrong, first)
         del sums
-        took = [ranks.called([gradient.clone() for gradient in gradients])[0] for _ in range(repeat)]
+        took = [timed(ranks, gradients) for _ in range(repeat)]
         copies = [gradient.clone() for gradient in gradients]
-        found = clock.kernels(lambda: ranks.called(copies))
+        kernels = clock.kernels(lambda: ranks.sums(copies))
     except (ZencError, RuntimeError) as error:
         return SchemeRun(scheme, units, size, f"{type(error).__name__}: {error}"[:400])
     read, call = clock.median(gradients[0].clone, repeat) / 2, statistics.median(took)
-    kernels = [Kernel(name, count, ms) for name, (count, ms) in found.items()]
-    kernels.sort(key=lambda kernel: -kernel.milliseconds)
-    return SchemeRun(scheme, units, size, "", first, call, read, call / size / read, tuple(kernels))
+    return SchemeRun(scheme, units, size, "", first, call, read, call / size / read, kernels)
+
+
+def timed(ranks: SharedRanks, gradients: Sequence[torch.Tensor]) -> float:
+    copies = [gradient.clone() for gradient in gradients]
+    ranks.clock.wait()
+    started = time.perf_counter()
+    ranks.sums(copies)
+    return MS * (time.perf_counter() - started)
 
 
 def _gradients(scheme: str, size: int, units: int, device: torch.device) -> list[torch.Tensor]:

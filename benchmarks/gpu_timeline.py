@@ -51,7 +51,8 @@ class Dlrm(nn.Module):
     def forward(self, dense: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         below = self.bottom(dense)
         rows = [table(column) for table, column in zip(self.tables, ids.unbind(1), strict=True)]
-        return self.top(torch.cat([below, *rows], dim=1))
+        scores: torch.Tensor = self.top(torch.cat([below, *rows], dim=1))
+        return scores
 
 
 def stepping(device: torch.device, batch: int, scheme: str | None) -> Callable[[], None]:
@@ -76,7 +77,6 @@ def stepping(device: torch.device, batch: int, scheme: str | None) -> Callable[[
 
 
 def timed(step: Callable[[], None], repeat: int) -> float:
-    """Return the median milliseconds of a step."""
     took = []
     for _ in range(repeat + 3):
         torch.cuda.synchronize()

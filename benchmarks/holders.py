@@ -72,7 +72,6 @@ def results() -> dict[str, list[Point]]:
 
 
 def kept() -> dict[str, list[Point]]:
-    """Return the numbers that were written."""
     found: dict[str, list[Point]] = json_of(KEPT)
     return found
 
@@ -130,7 +129,6 @@ def _bound(profile: Profile, ranks: int) -> float:
 
 
 def directory_tables(data: dict[str, list[Point]]) -> str:
-    """Return the tables of many ranks."""
     scale = [{**point, "over": point["holders"] / point["balanced"]} for point in data["scale"]]
     about = ("gradient", "{gradient}"), ("ranks", "{ranks:,}")
     columns = (
@@ -153,7 +151,6 @@ def directory_tables(data: dict[str, list[Point]]) -> str:
 
 
 def tiers_table(data: dict[str, list[Point]]) -> str:
-    """Return the table of machines."""
     columns = (
         ("gradient", "{gradient}"),
         ("machines x ranks", "{machines} x {ranks}"),

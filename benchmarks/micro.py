@@ -1,7 +1,7 @@
 """CPU kernels of zenc, and a whole call without its wire, beside memcpy and PyTorch.
 
     OMP_NUM_THREADS=1 python -m benchmarks.micro [--rounds 40] [--json FILE]
-    python -m benchmarks.micro -k hashed              those with this word in their name or shape
+    python -m benchmarks.micro -k merge               those with this word in their name or shape
 
 A round runs the memcpy, PyTorch and the kernel one after the other, so that whatever else the machine does meets all
 three; a time is the CPU time of the one thread, the least of all rounds and the median. "/ memcpy" is the kernel's time
@@ -10,11 +10,9 @@ over that of a memcpy of as many bytes, "torch /" is PyTorch's time over the ker
     units x width float32, a share of the units occupied, cut in 8 parts      pack -> wire -> decode -> merge -> expand
 
 Bytes: values for what moves values (those received for a merge, those written for an expansion), the dense tensor for
-what writes all of it, 4 a unit for an index. Buffers are kept, also PyTorch's inputs; PyTorch's results are made anew.
+what writes all of it. Buffers are kept, also PyTorch's inputs; PyTorch's results are made anew.
 PyTorch's way: coalesce (pack, expand to COO, a call of rows), nonzero and index_select (pack dense, a call of
-elements), index_add_ to a cleared part (merge), index_copy_ to a cleared tensor (expand to dense). "hashed" is the same
-under hierarchical hashing (k = 3, r1 = 2.0, r2 = 0.2); its "torch /" is the permutation's kernel, of the tables that
-hashing needs once a shape its whole pack.
+elements), index_add_ to a cleared part (merge), index_copy_ to a cleared tensor (expand to dense).
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +33,10 @@ from benchmarks.recorded import RANKS, RecordedCall
 from zenc.codegen.render import render
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.library import load
-from zenc.scheme.model import Format, HierarchicalHash, Mapping, Permutation
+from zenc.scheme.model import Format, Permutation
 from zenc.wire.formats import wire_layout
 
 PARTS, DTYPE, WARM = 8, "f32", 2
-FORMATS = (Format.COO, Format.BITMAP, Format.ELIAS_FANO)
-HASH = HierarchicalHash(3, 2.0, 0.2, 0x5EED)
 Work = Callable[[], object]
 
 
@@ -94,9 +89,8 @@ class Gradient:
         self.dense[self.ids] = self.values
         words = self.g.words
         self.bitmap, self.before, self.decoded = (np.zeros(words, np.uint64) for _ in range(3))
-        self.part, self.slots = np.zeros(self.g.part_words, np.uint64), np.zeros(self.n, np.int64)
+        self.slots = np.zeros(self.n, np.int64)
         self.wire = np.zeros(self.values.nbytes // 8 + 2 * words + self.n + 64, np.uint64)
-        self.index = np.zeros(self.n + 2 * words + 64, np.uint64)
         self.pack()
 
     def pack(self) -> None:
@@ -137,12 +131,6 @@ class Gradient:
         for part, (wire, body, slots, count) in enumerate(self.bodies):
             self.kernels.decode_index(wire, body, slots, count, at(self.decoded) + 8 * part * self.g.part_words)
 
-    def encode_and_decode(self, wire: Format) -> None:
-        """Encode the index of part 0 in ``wire``, and decode it."""
-        slots, count = self.g.slots_of(0), self.bodies[0][3]
-        self.kernels.encode_index(wire, at(self.bitmap), slots, count, at(self.index))
-        self.kernels.decode_index(wire, at(self.index), slots, count, at(self.part))
-
 
 class Sum:
     """The sum of ``ranks`` gradients: part 0 merged, and the whole sum expanded."""
@@ -174,38 +162,32 @@ class Sum:
     def expand(self) -> None:
         self.kernels.expand_units(DTYPE, self.g, at(self.whole), self.parts, at(self.ids), at(self.rows))
 
+    def whole_call(self) -> None:
+        self.gradients[0].pack()
+        self.merge()
+        self.expand()
+
     def expand_dense(self) -> None:
         self.kernels.expand_dense(DTYPE, self.g, at(self.whole), self.parts, at(self.nothing), at(self.dense))
 
 
-def made(mapping: Mapping, shape: Shape) -> tuple[Gradient, Sum]:
-    """Return the gradient of a rank, and the sum of those of all ranks."""
+def made(shape: Shape) -> tuple[Gradient, Sum]:
+    mapping = Permutation(0x5EED)
     kernels = load(render(type(mapping)), mapping)
     gradients = [Gradient(kernels, shape, seed) for seed in range(RANKS)]
     return gradients[0], Sum(gradients)
 
 
 def tasks(shape: Shape) -> Iterator[tuple[str, Task]]:
-    """Yield the tasks of a shape with their names, in the order of a call."""
-    (g, s), (hashed, total) = made(Permutation(0x5EED), shape), made(HASH, shape)
+    g, s = made(shape)
     peers = Peers(g, s)
     rows, result = g.values.nbytes, s.rows.nbytes
-    shared = {
-        "pack": (Task(g.pack, rows, peers.coalesce), hashed.pack),
-        "pack dense": (Task(g.pack_dense, rows, peers.gather), hashed.pack_dense),
-        "expand to COO": (Task(s.expand, result, peers.coalesce_sum), total.expand),
-        "expand to dense": (Task(s.expand_dense, s.dense.nbytes, peers.index_copy), total.expand_dense),
-    }
-    yield from ((name, task) for name, (task, _) in shared.items())
-    for wire in FORMATS:
-        task = Task(partial(g.encode_and_decode, wire), 8 * g.bodies[0][3])
-        yield f"encode and decode {wire.value}", task
+    yield "pack", Task(g.pack, rows, peers.coalesce)
+    yield "pack dense", Task(g.pack_dense, rows, peers.gather)
+    yield "expand to COO", Task(s.expand, result, peers.coalesce_sum)
+    yield "expand to dense", Task(s.expand_dense, s.dense.nbytes, peers.index_copy)
     yield "merge of 8", Task(s.merge, s.received_bytes, peers.index_add)
-    whole = rows + s.received_bytes + result
-    yield "pack, merge, expand", Task(lambda: (g.pack(), s.merge(), s.expand()), whole)
-    yield from ((f"hashed {name}", Task(by_hash, task.size, task.work)) for name, (task, by_hash) in shared.items())
-    tables = partial(hashed.kernels.geometry, shape.units, shape.width, PARTS + 1)
-    yield "hashed tables", Task(tables, 8 * shape.units, g.pack)
+    yield "pack, merge, expand", Task(s.whole_call, rows + s.received_bytes + result)
 
 
 class Peers:
@@ -258,10 +240,11 @@ def timed(task: Task, rounds: int) -> dict[str, Any]:
 
 def timed_call(shape: Shape, rounds: int) -> dict[str, Any]:
     """Return the seconds of a call of 8 ranks without its wire, and of PyTorch to find and gather a gradient alone."""
-    peers = Peers(*made(Permutation(0x5EED), shape))
+    peers = Peers(*made(shape))
     call = RecordedCall([tensor_of(each, shape) for each in peers.summed.gradients])
     fresh = [call.fresh() for _ in range(rounds + WARM)]
-    works = {"own": lambda: call.all_reduce(fresh.pop()), "torch": peers.coalesce if shape.width > 1 else peers.gather}
+    by_torch = peers.coalesce if shape.width > 1 else peers.gather
+    works: dict[str, Work] = {"own": lambda: call.all_reduce(fresh.pop()), "torch": by_torch}
     return least(works, rounds, lambda: call.wire)
 
 

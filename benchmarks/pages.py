@@ -41,12 +41,12 @@ def table(heads: Sequence[str], ways: Sequence[str], rows: Iterable[Sequence[str
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ways, *rows))
 
 
-def table_of(rows: Iterable[Mapping[str, Any]], columns: Sequence[tuple[str, str]], left: int) -> str:
+def table_of(rows: Iterable[Mapping[str, Any]], columns: Sequence[tuple[str, str]], left: int, *more: int) -> str:
     """Return a table of ``rows``, whose cells the formats of ``columns``, heads and formats, make of each row.
 
-    The first ``left`` columns are aligned to the left, all others to the right.
+    The first ``left`` columns are aligned to the left, and those numbered ``more``; all others to the right.
     """
-    ways = [LEFT if at < left else RIGHT for at in range(len(columns))]
+    ways = [LEFT if at < left or at in more else RIGHT for at in range(len(columns))]
     cells = ([shape.format_map(row) for _, shape in columns] for row in rows)
     return table([head for head, _ in columns], ways, cells)
 
@@ -60,6 +60,9 @@ def between(page: str, inner: str, begin: str = BEGIN, end: str = END) -> str:
     return f"{before}{begin}\n\n{inner}\n\n{end}{after}"
 
 
+Draw = Callable[[Any], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A part of ``page`` between two marks. ``results``: the file of what it is made of, where one program has both."""
@@ -70,14 +73,12 @@ class Part:
     results: Path | None = None
 
     def written(self, page: str, text: str) -> str:
-        """Return the text of the ``page`` with ``text`` as this part."""
         return between(page, text, self.begin, self.end)
 
     def write(self, text: str) -> None:
         self.page.write_text(self.written(self.page.read_text("utf-8"), text), encoding="utf-8")
 
     def kept(self) -> Any:
-        """Return the results that the page shows."""
         assert self.results
         return json_of(self.results)
 
@@ -97,6 +98,24 @@ def show_or_write(about: str | None, part: Part, made: Callable[[], str]) -> Non
     print(text)
     if write:
         part.write(text)
+
+
+def compute_or_page(
+    about: str | None, part: Part, computed: Callable[[], Any], told: Callable[[Any], str], draw: Draw = lambda _: None
+) -> None:
+    """Print the text ``told`` of ``computed`` results; write it with ``--write``, or with ``--page`` from the JSON.
+
+    ``draw`` is called with results whose page is written.
+    """
+    parser = new_parser(about)
+    parser.add_argument("--write", action="store_true", help="write the page and its JSON")
+    parser.add_argument("--page", action="store_true", help="write the page from the JSON that there is")
+    options = parser.parse_args()
+    found = part.kept() if options.page else computed()
+    if not options.write and not options.page:
+        return print(told(found))
+    part.keep(part.results, found, told(found))
+    draw(found)
 
 
 def rounded(value: Any, digits: int = 5) -> Any:

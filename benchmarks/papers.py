@@ -102,15 +102,17 @@ def _cut() -> str:
 
 def _sketched() -> str:
     runs = {
-        name: json_of(DOCS / "benchmarks" / "convergence" / f"{name}.json") for name in ("dense", "sketch", "oscar")
+        name: json_of(DOCS / "benchmarks" / "convergence" / f"{name}.json")
+        for name in ("dense", "sketch", "heavy", "oscar")
     }
     ends = {name: run["of_seeds"] for name, run in runs.items()}
     bits = {name: sum(each["looks"][-1]["bits"] for each in of) / len(of) for name, of in ends.items()}
     sent = {name: of[0]["looks"][-1]["sent"] for name, of in ends.items()}
-    lost = {name: f"{bits[name] - bits['dense']:+.3f}" for name in ("sketch", "oscar")}
+    lost = {name: f"{bits[name] - bits['dense']:+.3f}" for name in ("sketch", "heavy", "oscar")}
     return (
-        f"{sent['dense'] / sent['sketch']:.1f} times fewer bytes than dense, {lost['sketch']} bits a character; "
-        f"{lost['oscar']} beside exact values of units that were great in calls before (OSCAR)"
+        f"{sent['dense'] / sent['sketch']:.1f} times fewer bytes than dense, {lost['sketch']} bits a character by "
+        f"estimates, {lost['heavy']} by exact values that these find, {lost['oscar']} by values that were great before "
+        "(OSCAR)"
     )
 
 

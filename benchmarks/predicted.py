@@ -166,7 +166,6 @@ def plan_of(scheme: str) -> Plan:
 
 
 def table(rows: list[Compared]) -> str:
-    """Return the comparison as Markdown."""
     columns = (
         ("point", "`{point}`"),
         ("scheme", "`{scheme}`"),
@@ -183,7 +182,6 @@ def table(rows: list[Compared]) -> str:
 
 
 def main() -> None:
-    """Print the table."""
     parser = new_parser(__doc__)
     parser.add_argument("points", nargs="*", metavar="POINT", help=f"by default {' '.join(POINTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison there, too")

@@ -102,13 +102,11 @@ def measure_training_calls() -> None:
 
 @cache
 def speeds() -> dict[str, float]:
-    """Return the speeds that ``measure_compression`` found."""
     found: dict[str, float] = json_of(COMPRESSION)
     return found
 
 
 def calibration_of(run: Run[Any], cores: int) -> Calibration:
-    """Return the lab's calibration, with all measurements of steps."""
     return replace(lab(run, cores), compression=speeds(), **training_calls())
 
 

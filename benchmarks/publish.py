@@ -39,21 +39,19 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=FIRST_RATE)
 
     def steps(self, count: int, rate: float) -> None:
-        """Train ``count`` steps at ``rate``."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         for _ in range(count):
             self.optimizer.zero_grad()
-            loss_of(self.model, windows(text().train, SIZES.batch, SIZES.context, self.drawn)).backward()
+            batch = windows(text().train, SIZES.batch, SIZES.context, self.drawn)
+            torch.autograd.backward(loss_of(self.model, batch))
             self.optimizer.step()
 
     def weights(self, dtype: torch.dtype) -> Weights:
-        """Return copies of all weights as ``dtype``."""
         return [each.detach().to(dtype, copy=True) for each in self.model.parameters()]
 
 
 def measured(steps: int, publications: int) -> Iterator[Row]:
-    """Yield a row for each rate, number of steps between publications and dtype."""
     training = Training()
     training.steps(steps, FIRST_RATE)
     for rate in RATES:

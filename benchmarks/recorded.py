@@ -26,7 +26,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch.distributed import HashStore, ProcessGroupGloo
+from torch._C._distributed_c10d import HashStore, ProcessGroupGloo
 
 import zenc
 from benchmarks.lab.settings import Workload
@@ -115,7 +115,7 @@ def recorded(artifact: Any, tensors: list[torch.Tensor]) -> Packets:
     """Return the packets that rank 0 receives when ``tensors`` are summed, by peer, step and packet."""
     packets: Packets = {}
     ranks = local.collectives(artifact, len(tensors), deadline=60.0)
-    transport = ranks[0].communicator.transport
+    transport: Any = ranks[0].communicator.transport
     receive = transport.receive
 
     class Keeping:
@@ -174,7 +174,7 @@ def empty_calls(size: int) -> dict[str, Callable[[], object]]:
     indices, values = torch.zeros(1, 0, dtype=torch.long), torch.zeros(0, WIDTH)
     empty = torch.sparse_coo_tensor(indices, values, (ROWS, WIDTH), check_invariants=False)
     collective = RecordedCall([empty] * size).collective
-    alone = ProcessGroupGloo(HashStore(), 0, 1, timedelta(seconds=60))
+    alone: Any = ProcessGroupGloo(HashStore(), 0, 1, timedelta(seconds=60))
     return {
         "zenc": lambda: collective.all_reduce(empty),
         "zenc, async": lambda: collective.all_reduce(empty, async_op=True).wait(),

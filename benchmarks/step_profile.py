@@ -36,14 +36,12 @@ def points() -> Iterator[tuple[str, Mapping[str, Mapping[str, Any]]]]:
 
 
 def shown() -> str:
-    """Return the table."""
     rows = [cells(at, peers, lane) for at, peers in points() for lane in LANES if lane in peers]
     heads = ("steps of", "", "ms", "processors, ms", "link, ms", "DDP / it", "DDP / its processors")
     return table(heads, (LEFT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT, RIGHT), rows)
 
 
 def cells(at: str, peers: Mapping[str, Mapping[str, Any]], lane: str) -> tuple[str, ...]:
-    """Return the row of ``lane``."""
     row, base = peers[lane], 1e3 * peers[BASE]["seconds"]["median"]
     took, wire = 1e3 * row["seconds"]["median"], row["wire"]
     busy = took * row["processor"]

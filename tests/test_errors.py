@@ -1,10 +1,19 @@
-"""Diagnostics in one error, and the lines that they show."""
+"""Errors and their words: several diagnostics, numbers that agree with nouns, and settings that mean nothing."""
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
-from zenc.errors import MOST_RAISED, Diagnostic, SchemeError, Source, Span, first_line, raise_if_any
+from tests.cli.conftest import Zenc, zenc
+from tests.support.sources import nodes_of
+from zenc.common.environment import SETTINGS, ensure_sound, is_on, setting
+from zenc.common.wording import aligned, count
+from zenc.errors import MOST_RAISED, Diagnostic, SchemeError, Source, Span, ZencError, first_line, raise_if_any
+from zenc.verify.provenance import MOST_NAMED, named
 
 
 def found(severity: str, count: int) -> list[Diagnostic]:
@@ -47,3 +56,68 @@ def test_the_first_line_of_what_an_error_says() -> None:
     assert first_line(RuntimeError("lost\nat gloo/pair.cc:1")) == "lost"
     assert first_line(RuntimeError("x" * 300)) == "x" * 200
     assert first_line(RuntimeError()) == first_line(RuntimeError("\n")) == "RuntimeError"
+
+
+PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
+OTHERS = re.compile(r" (?:(?:other|more) [a-z]+s|others|[a-z]+s more(?! than))\b")
+"""Words that follow a number, where one alone would be wrong."""
+
+
+def test_one_and_many() -> None:
+    assert (count(1, "step"), count(0, "step"), count(1200, "step")) == ("1 step", "0 steps", "1,200 steps")
+    assert (count(1, "entry", "entries"), count(2, "entry", "entries")) == ("1 entry", "2 entries")
+
+
+def test_cells_of_a_column_begin_or_end_below_each_other() -> None:
+    rows = [("name", "bytes", ""), ("a", "12", "none"), ("longest", "3", "")]
+    assert aligned(rows, [1]) == ["name     bytes", "a           12  none", "longest      3"]
+    assert aligned(rows, gap=" ") == ["name    bytes", "a       12    none", "longest 3"]
+    assert aligned([]) == []
+
+
+def test_one_rank_more_than_are_named() -> None:
+    assert named(list(range(MOST_NAMED + 1))).endswith(" and 1 other")
+
+
+def test_how_many_others_there_are_is_counted() -> None:
+    """``{n} more steps`` would say ``1 more steps``: such words come from ``count``."""
+    wrong = [
+        f"{path}: {after.value}"
+        for path in PACKAGE.rglob("*.py")
+        for node in nodes_of(path)
+        if isinstance(node, ast.JoinedStr)
+        for before, after in zip(node.values, node.values[1:], strict=False)
+        if isinstance(before, ast.FormattedValue) and isinstance(after, ast.Constant) and OTHERS.match(str(after.value))
+    ]
+    assert wrong == []
+
+
+__all__ = ["zenc"]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_has_one_of_its_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in SETTINGS[name]:
+        monkeypatch.setenv(name, value)
+        assert setting(name) == value and is_on(name) == (value == "1")
+    for unset in ("", None):
+        monkeypatch.setenv(name, "") if unset == "" else monkeypatch.delenv(name)
+        assert setting(name) == SETTINGS[name][0]
+    ensure_sound()
+    for value in ("maybe", "true", "2", " 0"):
+        monkeypatch.setenv(name, value)
+        with pytest.raises(ZencError, match=f"{name} is {' or '.join(SETTINGS[name])}, not '{value}'"):
+            ensure_sound()
+
+
+def test_no_setting_is_read_elsewhere() -> None:
+    """Only variables that a rank tells of itself are read elsewhere."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in nodes_of(path) if "os.environ" in path.read_text(encoding="utf-8") else ():
+            if isinstance(node, ast.Call | ast.Subscript) and "os.environ" in ast.unparse(node):
+                assert path.name == "environment.py" or not any(name in ast.unparse(node) for name in SETTINGS), path
+
+
+def test_the_program_refuses_one_that_means_nothing(zenc: Zenc) -> None:
+    done = zenc("list", ZENC_SHARED_MEMORY="maybe")
+    assert done.returncode == 1 and "error[bad-environment]: ZENC_SHARED_MEMORY is 1 or 0, not 'maybe'" in done.stderr

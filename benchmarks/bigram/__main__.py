@@ -78,7 +78,6 @@ def settings_of(options: argparse.Namespace, ranks: int, rate: str) -> Bigrams:
 
 
 def of_point(settings: Bigrams, text: np.ndarray[tuple[int, ...], np.dtype[np.int32]], limit: float) -> Point:
-    """Return one point, trained on ``text`` [words]."""
     print(f"bigram: {settings.ranks} hosts, {settings.network()}", file=sys.stderr)
     others = Others()
     with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +181,6 @@ def verdict(points: Sequence[Point]) -> str:
 
 
 def page_of(points: Sequence[Point]) -> str:
-    """Return the whole page."""
     return "\n\n".join([*(f"{title(each)}:\n\n{table_of(each)}" for each in points), verdict(points)])
 
 

@@ -118,7 +118,6 @@ def resume(trainer: Trainer, file: io.BytesIO) -> list[Look]:
 
 
 def about_all(steps: int) -> dict[str, Any]:
-    """Return versions, the machine, and the scale."""
     versions = {"python": platform.python_version(), "torch": torch.__version__, "zenc": __version__}
     corpus = hashlib.sha256(text().train.numpy().tobytes()).hexdigest()[:12]
     scale = {"text": corpus, "steps": steps, "batch": SIZES.batch}

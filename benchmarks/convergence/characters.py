@@ -92,7 +92,6 @@ def windows(of: Tensor, count: int, context: int, generator: torch.Generator) ->
 
 
 def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Return the nats a character."""
     return functional.cross_entropy(model(batch[0]), batch[1])
 
 

@@ -37,7 +37,6 @@ class Curve:
 
     @property
     def end(self) -> Look:
-        """The last look."""
         return self.looks[-1]
 
     def steps_to(self, bits: float) -> float | None:
@@ -63,14 +62,12 @@ class Curves:
     of_seeds: Sequence[Curve]
 
     def to_json(self) -> str:
-        """Return the text of a file, a line a seed."""
         lines = [json.dumps(rounded(asdict(curve), 6)) for curve in self.of_seeds]
         head = f' "run": {json.dumps(self.run)},\n "about": {json.dumps(self.about)},\n "of_seeds": [\n  '
         return "{\n" + head + ",\n  ".join(lines) + "\n ]\n}\n"
 
     @staticmethod
     def from_json(text: str) -> Curves:
-        """Return the curves in the ``text`` of a file."""
         data = json.loads(text)
         return Curves(data["run"], data["about"], [_curve_from(each) for each in data["of_seeds"]])
 
@@ -127,14 +124,12 @@ Found = Mapping[str, Curves]
 
 
 def written(page: str, folder: Path = FOLDER) -> str:
-    """Return ``page`` with its marked part made anew."""
     found = load(RUNS, folder)
     parts = [*(section(experiment, found) for experiment in EXPERIMENTS), scale(found)]
     return between(page, "\n\n".join(part for part in parts if part))
 
 
 def draw(folder: Path = FOLDER) -> None:
-    """Write the figure of each experiment into ``folder``."""
     found = load(RUNS, folder)
     for experiment in EXPERIMENTS:
         if experiment.runs[0] in found:

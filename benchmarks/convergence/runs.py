@@ -25,7 +25,6 @@ RING = "communication: ring  aggregation: incremental  partition: parallelism  b
 
 
 def text_of(schedule: str, *entries: str) -> str:
-    """Return a scheme of ``schedule`` and ``entries``."""
     return "scheme measured { " + "  ".join((schedule, *entries)) + " }"
 
 
@@ -89,6 +88,7 @@ RUNS = (
         top(0.001, f"momentum({MOMENTUM})", "warmup: falling(100, 0.25)"), momentum=0.0),
     Run("oscar", "probable 5 %, then sketch 2 %", sketched("probable(0.05) then sketch(3, 0.02)")),
     Run("sketch", "sketch 7 %", sketched("sketch(3, 0.07)")),
+    Run("heavy", "3 %, found by a sketch of 4 %", sketched("heavy(0.03, 5, 0.04)")),
     Run("restarted", "top 1 %, from a checkpoint", top(0.01), halfway="restarted"),
     Run("forgotten", "top 1 %, residuals forgotten", top(0.01), halfway="forgotten"),
     Run("levels", "QSGD, 64 levels", coded("levels(64, 512)", "none")),
@@ -108,7 +108,7 @@ EXPERIMENTS = (
     Experiment("momentum", "One value in a thousand", "What do momentum before the selection and a warm-up do?",
                ("dense", "top-0.1", "dgc", "dgc-warm")),
     Experiment("sketch", "OSCAR-SW and a plain sketch", "Do known places beside a sketch help, at equal bytes?",
-               ("dense", "oscar", "sketch")),
+               ("dense", "oscar", "heavy", "sketch")),
     Experiment("restart", "Restart half way", "What is it worth that residuals are in the checkpoint?",
                ("top", "restarted", "forgotten")),
     Experiment("codes", "Codes without a residual, and integers", "What do unbiased codes cost?",

@@ -14,16 +14,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
-
 from benchmarks.lab.horovod import HOROVOD, why_not
-from benchmarks.lab.launch import launch
+from benchmarks.lab.launch import WORKER, Words, launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
 from benchmarks.lab.peers import TORCH
 from benchmarks.lab.results import Report, bounds, report
 from benchmarks.lab.settings import LabError, Settings, Workload
-from benchmarks.lab.show import table
-from benchmarks.lab.workloads import KINDS, PROFILE, TRACE, trace_of, units_of, workload_by, workload_of
+from benchmarks.lab.show import described, shown
+from benchmarks.lab.workloads import KINDS, TRACE, trace_of, units_of, workload_of
 from benchmarks.pages import save_json
 from zenc.lab.cluster import bits_per_second
 
@@ -31,17 +29,17 @@ OTHERS = (*TORCH, HOROVOD)
 SCHEMES = ("balanced", "holders", "sparcml", "agsparse")
 
 
-def measured(options: argparse.Namespace) -> Table:
+def measured(options: argparse.Namespace) -> str:
     found = run(settings_of(options), options.limit)
     save_json(options.json, found.to_json())
-    return table(found)
+    of = found.settings
+    return shown(described(of), found.rows, of.reference, "", found.bounds)
 
 
 def parser() -> argparse.ArgumentParser:
     made = new_parser("benchmarks.lab", __doc__)
-    made.add_argument("--workload", choices=(*KINDS, "trace", "profile"), default="rows")
+    made.add_argument("--workload", choices=(*KINDS, "trace"), default="rows")
     made.add_argument("--indices", metavar="FILE", help="a recorded trace (the first step of the language model)")
-    made.add_argument("--profile", metavar="FILE", help="sparsity profile to draw by (production tables)")
     made.add_argument("--density", type=float, metavar="D", help="share of units that a rank holds (rows 0.02)")
     made.add_argument("--units", type=int, metavar="U", help="rows (200000) or elements (4000000)")
     made.add_argument("--zipf", type=float, metavar="S", help="exponent units are drawn by, 0 for evenly (rows 1.05)")
@@ -75,23 +73,19 @@ def others(asked: Sequence[str] | None) -> Sequence[str]:
 def workload_in(options: argparse.Namespace) -> Workload:
     """Return the workload in ``options``, drawn or recorded; raises LabError for options of another kind."""
     drawing = {name: getattr(options, name) for name in ("density", "units", "zipf")}
-    for option, kind in (("indices", "trace"), ("profile", "profile")):
-        if getattr(options, option) and options.workload != kind:
-            raise LabError(f"--{option} is for --workload {kind}")
+    if options.indices and options.workload != "trace":
+        raise LabError("--indices is for --workload trace")
     if options.workload in KINDS:
         return workload_of(options.workload, **drawing, permuted=options.permuted)
     if given := [f"--{name}" for name, value in drawing.items() if value is not None]:
-        why = "recorded, not drawn" if options.workload == "trace" else "drawn as it says"
-        raise LabError(f"a {options.workload} is {why}: leave {' and '.join(given)} out")
-    if options.workload == "profile":
-        return workload_by(Path(options.profile or PROFILE), options.permuted)
+        raise LabError(f"a trace is recorded, not drawn: leave {' and '.join(given)} out")
     return trace_of(Path(options.indices or TRACE), options.ranks, options.permuted)
 
 
-def run(settings: Settings, limit: float) -> Report:
+def run(settings: Settings, limit: float, worker: Words = WORKER, shared_memory: bool = False) -> Report:
     of = units_of(settings.workload, settings.ranks, settings.seed)
     by = bounds(of, bits_per_second(settings.rate) if settings.rate else None)
-    return report(settings, by, launch(settings, limit))
+    return report(settings, by, launch(settings, limit, worker, shared_memory))
 
 
 if __name__ == "__main__":

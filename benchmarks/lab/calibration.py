@@ -37,7 +37,6 @@ def main() -> None:
 
 
 def calibrated(options: argparse.Namespace) -> str:
-    """Write the file; returns what to print."""
     rate = rate_of(options.network, options.rate)
     run: Run[dict[str, Any]] = Run(options.ranks, rate, options.burst, options.queue, {}, (), "", 1, 1, 0, 1)
     first = launch(run, 300.0, ("benchmarks.lab.calibration", RANK))[0]

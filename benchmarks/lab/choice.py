@@ -53,7 +53,6 @@ POINTS = points()
 
 
 def best(result: Result) -> str:
-    """Return the candidate with the least median."""
     return min((name for name in result.rows if name != AUTO), key=lambda name: result.rows[name].seconds.median)
 
 
@@ -76,7 +75,6 @@ def cell_of(name: str, results: Results) -> str:
 
 
 def with_table(page: str, results: Results) -> str:
-    """Return ``page`` with its marked part made anew."""
     near = sum(within(result) for result in results.values())
     said = f"Of {len(POINTS)} points {len(results)} are measured; at {near} of them `auto` is within 5 % of the best."
     rows = ((of[0], *(cell_of(f"{name}-{size}", results) for size in SIZES)) for name, of in WORKLOADS.items())

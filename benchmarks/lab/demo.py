@@ -5,7 +5,7 @@
 DDP's own sparse all-reduce, zenc's scheme auto and DDP with dense gradients train side by side, in turns, from equal
 weights and on equal batches. The hosts are network namespaces of this machine, whose links are shaped to the rate. That
 takes no root, but iproute2, and a kernel that lets users make namespaces. Where it can't be, the demonstration says
-why, and what zenc predicts for such a network. Nothing but these namespaces is changed, and nothing of them is left.
+why. Nothing but these namespaces is changed, and nothing of them is left.
 """
 
 from __future__ import annotations
@@ -17,25 +17,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-
 from benchmarks.lab.launch import Others
 from benchmarks.lab.options import carry_out
 from benchmarks.lab.results import Row
-from benchmarks.lab.settings import NO_SYNC, LabError, Settings
+from benchmarks.lab.settings import NO_SYNC, LabError
 from benchmarks.lab.show import megabytes
 from benchmarks.lab.training.__main__ import run
 from benchmarks.lab.training.report import Report, Training
 from benchmarks.lab.training.worker import BRIEF
-from benchmarks.lab.workloads import TRACE, trace_of, units_of
-from benchmarks.pages import new_parser, rounded, save_json
-from benchmarks.predicted import CORES, lab, plan_of
+from benchmarks.pages import LEFT, RIGHT, new_parser, rounded, save_json, table
 from examples.language_model import corpus
 from examples.language_model.model import Sizes
-from zenc.gradients.profile_fit import from_gradients
 from zenc.lab.cluster import bits_per_second, why_not
-from zenc.simulator.predict import predict
 
 BASE = "ddp-sparse"
 LIMIT = 600.0
@@ -53,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def demonstrated(options: argparse.Namespace) -> RenderableType:
+def demonstrated(options: argparse.Namespace) -> str:
     """Return the report to print; raises LabError where a training fails, or losses are not equal."""
     if min(options.ranks, options.steps) < 1:
         raise LabError("--ranks and --steps are 1 or more")
@@ -71,14 +64,13 @@ def demonstrated(options: argparse.Namespace) -> RenderableType:
         found.append(run(replace(training, rate=options.rate), LIMIT, text, (BRIEF,)))
     share = others.share()
     save_json(options.json, summary(found, share))
-    parts: list[RenderableType] = ["", comparison(found), "", words(found, share)]
+    parts = ["", comparison(found), "", words(found, share)]
     if missing:
-        parts += ["", f"No slow network here: it takes {missing}.", prediction(options.ranks, options.rate)]
-    return Group(*parts)
+        parts += ["", f"No slow network here: it takes {missing}. `zenc advise --help` says how to predict one."]
+    return "\n".join(parts)
 
 
 def training_of(options: argparse.Namespace, sizes: Sizes) -> Training:
-    """Return the training over loopback."""
     peers = (options.scheme, BASE, "ddp-dense", NO_SYNC)
     return Training(options.ranks, "", 70_000, "2mb", sizes, peers, BASE, options.steps, 2, 2, 1)
 
@@ -94,7 +86,6 @@ NAMES = {"ddp-dense": "DDP, dense gradients", "ddp-sparse": "DDP, sparse gradien
 
 
 def rate_in_words(rate: str) -> str:
-    """Return ``100mbit`` as ``100 Mbit/s``."""
     bits = bits_per_second(rate)
     factor, unit = next(each for each in UNITS if bits >= each[0])
     return f"{bits / factor:g} {unit}"
@@ -105,30 +96,19 @@ def network_of(report: Report) -> str:
 
 
 def zenc_of(report: Report) -> str:
-    """Return the lane that zenc sums."""
     return next(name for name in report.settings.peers if name not in NAMES)
 
 
-def comparison(found: Sequence[Report]) -> Table:
+def comparison(found: Sequence[Report]) -> str:
     """Return a table with a row for each way to sum, and two columns for each network."""
-    first, last = found[0], found[-1]
-    made = Table(title=f"a training step among {first.settings.ranks} ranks", title_justify="left")
-    made.add_column("gradients are summed by")
-    made.add_column("MB sent", justify="right")
-    for report in found:
-        made.add_column(f"{network_of(report)}: ms", justify="right")
-        made.add_column("speed", justify="right")
-    zenc = zenc_of(first)
+    networks = (head for report in found for head in (f"{network_of(report)}: ms", "speed"))
+    heads = ["gradients are summed by", "MB sent", *networks]
+    zenc, rows = zenc_of(found[0]), []
     for name in ("ddp-dense", "ddp-sparse", zenc, NO_SYNC):
         cells = [cell for report in found for cell in (milliseconds(report, name), f"{speed(report.rows[name]):.2f}")]
-        label = NAMES.get(name, f"zenc, {zenc}")
-        made.add_row(label, sent(last.rows[name]), *cells, style="bold" if name == zenc else None)
-    return made
-
-
-def sent(row: Row) -> str:
-    """Return the bytes sent by the interface, where there is a network; otherwise zenc's count for its tables."""
-    return megabytes(row.sent)
+        rows.append((NAMES.get(name, f"zenc, {zenc}"), megabytes(found[-1].rows[name].sent), *cells))
+    title = f"A training step among {found[0].settings.ranks} ranks:"
+    return f"{title}\n\n{table(heads, [LEFT, *[RIGHT] * (len(heads) - 1)], rows)}"
 
 
 def milliseconds(report: Report, name: str) -> str:
@@ -156,7 +136,6 @@ def words(found: Sequence[Report], others: float) -> str:
 
 
 def summary(found: Sequence[Report], others: float) -> dict[str, Any]:
-    """Return all but the samples, for JSON."""
     networks = {network_of(report): report.to_json() for report in found}
     for of in networks.values():
         del of["samples"]
@@ -192,23 +171,6 @@ def losses(found: Sequence[Report]) -> str:
 def chosen(report: Report) -> str:
     by = ", ".join(f"{scheme} for {table}" for table, scheme in sorted(report.chosen[zenc_of(report)].items()))
     return f"Chosen on {network_of(report)}: {by}."
-
-
-SCHEMES = {
-    "holders": "zenc, holders",
-    "agsparse": "all-gather, as DDP does with sparse gradients",
-    "dense_ring": "ring, as DDP does with dense gradients",
-}
-
-
-def prediction(ranks: int, rate: str) -> str:
-    """Return seconds of one sum of the recorded rows, on links of ``rate``, by the cost model; nothing is measured."""
-    settings = Settings(ranks, rate, 70_000, "2mb", trace_of(TRACE, ranks, False), (), "", 1, 1, 0, 1)
-    profile, calibration = from_gradients(units_of(settings.workload, ranks, 1)), lab(settings, CORES)
-    took = {name: predict(plan_of(name), ranks, profile, None, calibration).seconds for name in SCHEMES}
-    lines = [f"  {SCHEMES[name]:46} {seconds * 1e3:7.1f} ms" for name, seconds in took.items()]
-    title = f"Predicted, not measured: a sum of the model's first table among {ranks} ranks on {rate_in_words(rate)},"
-    return "\n".join([title, "by the cost model as fitted to the lab, for the rows of a recorded step:", *lines])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,8 +22,11 @@ from benchmarks.lab.settings import LabError, Run
 from benchmarks.pages import ROOT
 from zenc.lab.cluster import EmulatedCluster
 from zenc.lab.ranks import PORT, variables
+from zenc.lab.routed import RoutedCluster
+from zenc.topology.load import load_topology
 
 Words = Sequence[str]
+WORKER = ("benchmarks.lab.worker",)
 
 
 class Others:
@@ -54,16 +57,14 @@ def own_seconds() -> float:
 
 
 def launch(
-    settings: Run[Any], seconds: float, worker: Words = ("benchmarks.lab.worker",), shared_memory: bool = False
+    settings: Run[Any], seconds: float, worker: Words = WORKER, shared_memory: bool = False
 ) -> list[dict[str, Any]]:
     """Return the records of all ranks, by rank. Each runs ``worker``, which is a module and its arguments.
 
     On loopback ranks exchange over it, as hosts do, unless they may use ``shared_memory``.
     Raises LabError when a rank fails, or when they take more than ``seconds``.
     """
-    shape = settings.ranks, settings.rate, settings.burst, settings.queue
-    network = EmulatedCluster(*shape) if settings.rate else nullcontext()
-    with network as cluster, ExitStack() as files:
+    with network_of(settings) as cluster, ExitStack() as files:
         records = [files.enter_context(tempfile.TemporaryFile()) for _ in range(settings.ranks)]
         port = PORT if cluster else free_port()
         way = {"ZENC_SHARED_MEMORY": str(int(shared_memory and cluster is None))}
@@ -75,6 +76,14 @@ def launch(
                 process.kill()
                 process.wait()
         return [last_line(record) for record in records]
+
+
+def network_of(settings: Run[Any]) -> AbstractContextManager[EmulatedCluster | None]:
+    """Return the network of a run: a context that is None on loopback."""
+    if settings.topology:
+        return RoutedCluster(load_topology(settings.topology), settings.burst, settings.queue)
+    shape = settings.ranks, settings.rate, settings.burst, settings.queue
+    return EmulatedCluster(*shape) if settings.rate else nullcontext()
 
 
 def start(

@@ -9,27 +9,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
-
 from benchmarks import pages
 from benchmarks.lab.settings import LabError
 from zenc.lab.cluster import bits_per_second, why_not
 from zenc.lab.namespaces import NetworkError
+from zenc.topology.load import load_topology
 
 
 def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options of the network."""
     made = pages.new_parser(description, prog)
     made.add_argument("--ranks", type=int, default=8, metavar="N")
     made.add_argument("--network", choices=("auto", "shaped", "loopback"), default="auto")
     made.add_argument("--rate", default="100mbit", help="of every link, each way, as tc takes it (100mbit)")
+    made.add_argument("--topology", default="", help="instead of --ranks and --rate: a file, FILE:NAME, or a builder")
     made.add_argument("--burst", type=int, default=70_000, metavar="BYTES", help="of the token bucket (70000)")
     made.add_argument("--queue", default="2mb", help="at every link, each way, as tc takes it (2mb)")
     return made
 
 
 def add_turns(made: argparse.ArgumentParser, dense_rounds: int) -> None:
-    """Add the options of how peers take turns."""
     made.add_argument("--reference", metavar="PEER", help="whose time the ratios are to (the first scheme)")
     made.add_argument("--rounds", type=int, default=15)
     made.add_argument(
@@ -50,8 +48,11 @@ def run_of(options: argparse.Namespace, peers: tuple[str, ...]) -> dict[str, Any
     if min(options.ranks, options.rounds, options.dense_rounds) < 1:
         raise LabError("--ranks, --rounds and --dense-rounds are 1 or more")
     bits_per_second(options.rate)
-    same = {name: getattr(options, name) for name in ("ranks", "burst", "queue", "rounds", "dense_rounds", "seed")}
+    names = ("ranks", "topology", "burst", "queue", "rounds", "dense_rounds", "seed")
+    same = {name: getattr(options, name) for name in names}
     rate = rate_of(options.network, options.rate)
+    if options.topology:
+        rate, same["ranks"] = "", load_topology(options.topology).size
     return {**same, "rate": rate, "peers": peers, "reference": reference, "warm_up": 2}
 
 
@@ -67,8 +68,8 @@ def rate_of(network: str, rate: str) -> str:
     return "" if missing else rate
 
 
-def carry_out(command: Callable[[], RenderableType]) -> None:
-    """Print what ``command`` gives, a table or words; an error of the lab ends the process with its message."""
+def carry_out(command: Callable[[], str]) -> None:
+    """Print what ``command`` gives; an error of the lab ends the process with its message."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # by way of all that cleans up
     try:
         shown = command()
@@ -76,4 +77,4 @@ def carry_out(command: Callable[[], RenderableType]) -> None:
         raise SystemExit(f"lab: {error}") from error
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    Console(width=None if sys.stdout.isatty() else 160).print(shown)
+    print(shown)

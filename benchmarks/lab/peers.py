@@ -3,8 +3,8 @@
 torch-dense    torch.distributed.all_reduce of the dense tensor
 torch-coo      torch.distributed.all_reduce of the sparse COO tensor
 horovod-coo    Horovod's sparse all-reduce of the same, where it is installed: benchmarks.lab.horovod
-any other      a scheme of zenc, by its name or its file, on the sparse tensor; a dense scheme on the dense one;
-               one that chooses, as auto does, once it has chosen
+any other      a scheme of zenc, by its name or its file, on the gradient as it is; one that chooses, as auto does,
+               once it has chosen
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Sum(Peer):
 class TorchDense(Sum):
     def __init__(self, gradient: torch.Tensor) -> None:
         super().__init__(gradient)
-        self.dense = gradient.to_dense()
+        self.dense = gradient.to_dense()  # itself, where it is dense
         self.input = torch.empty_like(self.dense)
 
     def prepare(self) -> None:
@@ -116,13 +116,16 @@ class Horovod(Sum):
 
 
 class Scheme(Sum):
-    def __init__(self, gradient: torch.Tensor, name: str) -> None:
+    def __init__(self, gradient: torch.Tensor, name: str, shared_memory: bool = True) -> None:
         super().__init__(gradient)
-        self.collective = zenc.load(name)
+        self.collective = zenc.load(name, shared_memory=shared_memory)
 
     def settle(self) -> None:
-        """Make calls until a scheme that chooses among others has chosen."""
         rehearse(self, calls_to_choose(self.collective))
+
+    def prepare(self) -> None:
+        if not self.gradient.is_sparse:
+            self.input = self.gradient.clone()  # a dense one is summed in place
 
     def call(self) -> torch.Tensor:
         return self.collective.all_reduce(self.input)

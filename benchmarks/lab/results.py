@@ -124,18 +124,15 @@ Records = Sequence[dict[str, Any]]
 
 
 def report(settings: Settings, by: Bounds, records: Records) -> Report:
-    """Return the report on ``records``."""
     samples = samples_of(settings, records)
     return Report(settings, records[0]["machine"], by, rows_of(settings, records), samples)
 
 
 def samples_of(run: Run[Any], records: Records) -> dict[str, list[list[dict[str, Any]]]]:
-    """Return the samples, [peer][rank][call]."""
     return {name: [record["samples"][name] for record in records] for name in run.peers}
 
 
 def rows_of(run: Run[Any], records: Records) -> dict[str, Row]:
-    """Return the row of each peer."""
     calls = {name: counted_rounds(of_peer) for name, of_peer in samples_of(run, records).items()}
     base = {number: taken(call) for number, call in calls[run.reference].items()}
     rate = bits_per_second(run.rate) if run.rate else None

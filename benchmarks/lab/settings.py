@@ -1,6 +1,6 @@
 """Settings of one run, as data that the lab, its workers and the JSON of a report share.
 
-    Run      = ranks x (rate burst queue | loopback) x workload x peers x rounds x seed
+    Run      = ranks x (rate burst queue | topology burst queue | loopback) x workload x peers x rounds x seed
     Settings = a Run of all-reduces         # a Run of training steps: benchmarks.lab.training.report
 
 Nothing here imports more than Python has.
@@ -31,9 +31,9 @@ NO_SYNC = "no-sync"
 class Workload:
     """A gradient of ``units`` of ``width`` float32 values, of which a rank holds the share ``density``.
 
-    ``kind`` is ``rows``, ``elements``, ``profile`` or ``trace``.
+    ``kind`` is ``rows``, ``elements``, ``dense`` (a dense tensor) or ``trace``.
     ``zipf`` is the exponent of the law by which units are drawn, 0 for evenly; ``permuted``: not in order of it.
-    ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn, or with a profile.
+    ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn.
     """
 
     kind: str
@@ -51,7 +51,9 @@ AnyRun = TypeVar("AnyRun", bound="Run[Any]")
 
 @dataclass(frozen=True, slots=True)
 class Run(Generic[Load]):
-    """Peers that take turns, and where. ``rate`` is empty on loopback; ``burst`` in bytes, ``queue`` as tc takes it.
+    """Peers that take turns, and where. ``rate`` is empty on loopback, and where a ``topology`` names the links.
+
+    ``burst`` is in bytes, ``queue`` as tc takes it.
 
     ``dense_rounds``: in how many of the ``rounds`` dense all-reduces take part, which send the whole tensor.
     """
@@ -70,10 +72,11 @@ class Run(Generic[Load]):
     dense_rounds: int
     warm_up: int
     seed: int
+    topology: str = ""
 
     def network(self) -> str:
-        """Return the network in words."""
-        return f"{self.rate}, burst {self.burst} B, queue {self.queue}" if self.rate else "loopback"
+        links = self.rate or self.topology
+        return f"{links}, burst {self.burst} B, queue {self.queue}" if links else "loopback"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,21 +1,19 @@
-"""A report as a table."""
+"""A report as a table in Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rich.table import Table
-
-from benchmarks.lab.results import Bounds, Report, Row, Spread, over
+from benchmarks.lab.results import Bounds, Row, Spread, over
 from benchmarks.lab.settings import Settings
+from benchmarks.pages import LEFT, RIGHT, table
 
-BYTES = ("counted", "sent", "/ B2", "received", "/ B1")
-TIMES = ("ms", "quartiles", "/ bound", "ratio", "quartiles", "wire", "cpu")
+BYTES = ("counted MB", "sent MB", "/ B2", "received MB", "/ B1")
+NO_BOUNDS = Bounds(0, 0, None)
 
 
 def described(settings: Settings) -> str:
-    """Return the contents of a measurement, in a line or two."""
     load = settings.workload
     drawn = f"Zipf {load.zipf:g}" if load.zipf else load.indices or "drawn evenly"
     order = ", permuted" if load.permuted else ""
@@ -23,69 +21,47 @@ def described(settings: Settings) -> str:
     return f"{settings.ranks} ranks, {settings.network()}; {tensor}; seed {settings.seed}"
 
 
-def table(report: Report) -> Table:
-    """Return a row a peer and one for the bounds: bytes first, then time, and the use of wire and processors."""
-    made = Table(title=described(report.settings), caption=caption(report))
-    made.add_column("peer")
-    for name in (*BYTES, *TIMES):
-        made.add_column(name, justify="right")
-    by = report.bounds
-    bound_ms = f"{by.seconds * 1e3:.1f}" if by.seconds else ""
-    made.add_row("bounds", "", megabytes(by.bandwidth_bytes), "", megabytes(by.receive_bytes), "", bound_ms)
-    for name, row in sorted(report.rows.items(), key=lambda item: item[1].sent or 0):
-        made.add_row(label(name), *cells(row, row.ratio, report.bounds))
-    return made
+def shown(title: str, rows: Mapping[str, Row], reference: str, about: str, by: Bounds | None = None) -> str:
+    """Return a row a way to sum or to train, the fastest first, between ``title`` and what its columns are."""
+    ordered = sorted(rows.items(), key=lambda item: item[1].seconds.median)
+    found = table_of_rows([(label(name), row, row.ratio) for name, row in ordered], label(reference), by)
+    told = (
+        f"MB of the busiest rank: counted as sent by the scheme; sent and received by the interface, TCP's headers "
+        f"included, or on loopback by the scheme. Bound: B2 / rate. Over: time in the same round. Wire, cpu: shares of "
+        f"the fullest link and of all cores{about}."
+    )
+    return f"{title}\n\n{found}\n\n{told}"
 
 
-def cells(row: Row, ratio: Spread, by: Bounds) -> list[str]:
-    """Return the columns BYTES and TIMES of a peer, whose times are ``ratio`` of those it is compared with."""
-    above, took = over(row, by), times_of(row, ratio)
-    return [
+def table_of_rows(rows: Iterable[tuple[str, Row, Spread]], base: str, by: Bounds | None) -> str:
+    """Return a row for each name, with ratios to the times of ``base``, without empty columns."""
+    heads = ("", *BYTES, "ms", "quartiles", "/ bound", f"over `{base}`", "quartiles", "wire", "cpu")
+    shown = [heads, *((name, *cells(row, ratio, by or NO_BOUNDS)) for name, row, ratio in rows)]
+    if by:
+        seconds = f"{by.seconds * 1e3:.1f}" if by.seconds else ""
+        bound = ("bounds", "", megabytes(by.bandwidth_bytes), "", megabytes(by.receive_bytes), "", seconds)
+        shown.insert(1, (*bound, *[""] * (len(heads) - len(bound))))
+    kept = [k for k in range(len(heads)) if any(row[k] for row in shown[1:])]
+    shown = [tuple(row[k] for k in kept) for row in shown]
+    return table(shown[0], (LEFT, *[RIGHT] * (len(kept) - 1)), shown[1:])
+
+
+def cells(row: Row, ratio: Spread, by: Bounds) -> tuple[str, ...]:
+    """Return the columns of a way whose times are ``ratio`` of those it is compared with."""
+    above = over(row, by)
+    return (
         megabytes(row.counted_sent),
         megabytes(row.sent),
         times(above["bandwidth"]),
         megabytes(row.received),
         times(above["receive"]),
-        *took[:2],
-        times(above["time"]),
-        *took[2:],
-    ]
-
-
-def lanes(title: str, reference: str, rows: Mapping[str, Row], about: str) -> Table:
-    """Return a row a way to sum or to train, the fastest first; ``about`` ends the caption."""
-    caption = (
-        f"MB of the busiest rank: counted as sent by the scheme; sent and received by the interface. Ratio: time over "
-        f"{reference} in the same round. Wire, cpu: shares of the fullest link and of all cores; {about}"
-    )
-    made = Table(title=title, caption=caption)
-    made.add_column("")
-    for name in ("counted", "sent", "received", *TIMES[:2], *TIMES[3:]):
-        made.add_column(name, justify="right")
-    for name, row in sorted(rows.items(), key=lambda item: item[1].seconds.median):
-        sent = (megabytes(each) for each in (row.counted_sent, row.interface_sent, row.interface_received))
-        made.add_row(label(name), *sent, *times_of(row, row.ratio))
-    return made
-
-
-def times_of(row: Row, ratio: Spread) -> list[str]:
-    """Return ms and ratio, each with its quartiles, and the use of wire and processors."""
-    return [
         f"{row.seconds.median * 1e3:.1f}",
         quartiles(row.seconds, 1e3, 1),
+        times(above["time"]),
         times(ratio.median),
         quartiles(ratio, 1, 2),
         times(row.wire),
         times(row.processor),
-    ]
-
-
-def caption(report: Report) -> str:
-    bytes_ = "the interface's count, TCP's headers included" if report.settings.rate else "the scheme's own count"
-    return (
-        f"MB of the busiest rank: counted by the scheme as sent; sent and received by {bytes_}. Bound: B2 / rate. "
-        f"Ratio: time over {report.settings.reference} in the same round. Wire, cpu: shares of the fullest link and of "
-        f"all cores."
     )
 
 

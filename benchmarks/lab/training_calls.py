@@ -58,7 +58,6 @@ def save_training_calls(took: Mapping[int, Took], found: Mapping[str, float]) ->
 
 
 def measured() -> dict[int, Took]:
-    """Return the steps by the number of hosts, on the lab's network."""
     return {hosts: _of_hosts(hosts) for hosts in HOSTS}
 
 

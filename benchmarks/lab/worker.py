@@ -28,7 +28,7 @@ import torch.distributed as dist
 
 from benchmarks.lab.peers import Peer, is_dense, peer
 from benchmarks.lab.settings import Run, Settings
-from benchmarks.lab.workloads import Expected, sparse_gradient, units_of
+from benchmarks.lab.workloads import Expected, gradient_of, units_of
 
 SECONDS = 120
 """The most seconds that a rank waits for another one."""
@@ -50,11 +50,11 @@ def work(measure: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     print(json.dumps(record))
 
 
-def measured(settings: Settings) -> dict[str, Any]:
-    """Return the record of this rank; raises LabError where a sum is wrong."""
+def measured(settings: Settings, made: Callable[[str, torch.Tensor], Peer] = peer) -> dict[str, Any]:
+    """Return the record of this rank, whose peers are ``made``; raises LabError where a sum is wrong."""
     rank = dist.get_rank()
     of = units_of(settings.workload, settings.ranks, settings.seed)
-    gradient, expected = sparse_gradient(of, rank, settings.seed), Expected(of, settings.seed)
+    gradient, expected = gradient_of(settings.workload, of, rank, settings.seed), Expected(of, settings.seed)
     unchecked = set(settings.peers)
 
     def check_first(result: torch.Tensor, name: str) -> None:
@@ -62,7 +62,7 @@ def measured(settings: Settings) -> dict[str, Any]:
             unchecked.remove(name)
             expected.check(result, name)
 
-    return record_of(settings, {name: peer(name, gradient) for name in settings.peers}, check_first)
+    return record_of(settings, {name: made(name, gradient) for name in settings.peers}, check_first)
 
 
 Tell = Callable[[int, str, float], None]

@@ -1,6 +1,6 @@
 """The gradients of a run: which units each rank holds, and their values. The same everywhere, for the same settings.
 
-Units are drawn by a law (KINDS), by a sparsity profile (``profile``), or recorded (``trace``).
+Units are drawn by a law (KINDS), or recorded (``trace``).
 """
 
 from __future__ import annotations
@@ -12,31 +12,26 @@ import torch
 
 from benchmarks.lab.settings import TRACES, LabError, Workload
 from benchmarks.pages import ROOT
-from zenc.errors import CostError, SchemeError
+from zenc.errors import SchemeError
 from zenc.gradients.index_sets import Gradients, drawn, gradients, read_gradients
-from zenc.gradients.profile import Floats, Profile
-from zenc.gradients.profile_io import read_profile
 from zenc.gradients.spec import GradientSpec
 
 KINDS = {
     "rows": Workload("rows", units=200_000, width=64, density=0.02, zipf=1.05),
     "elements": Workload("elements", units=4_000_000, width=1, density=0.01, zipf=0.0),
+    "dense": Workload("dense", units=200_000, width=64, density=1.0, zipf=0.0),
 }
 """Workloads: rows of an embedding, drawn as words of a corpus are, or single elements, drawn evenly."""
 TRACE = TRACES / "language_model-1.npz"
 """Rows that the first step of the demonstration's training touched."""
-PROFILE = ROOT / "benchmarks" / "lab" / "models" / "production_tables.json"
-"""The profile of an average one of 788 production tables of recommendation models, by ``benchmarks.locality``."""
 
 
 def units_of(workload: Workload, size: int, seed: int) -> Gradients:
     """Return the units that ``zenc explain --units --width --density --zipf --seed`` draws, unless permuted.
 
-    Of a trace the recorded units of the first ``size`` ranks; of a profile each unit with its probability.
+    Of a trace the recorded units of the first ``size`` ranks.
     """
-    if workload.kind == "profile":
-        of = by_profile(profile_in(workload.indices), size, seed)
-    elif workload.indices:
+    if workload.indices:
         of = recorded(workload.indices, size)
     else:
         load = GradientSpec(workload.units, workload.width, "f32", workload.density, workload.zipf or None, None, seed)
@@ -58,36 +53,6 @@ def recorded(indices: str, size: int) -> Gradients:
     return gradients(of.units, of.width, "f32", list(of.held[:size]))
 
 
-def profile_in(file: str) -> Profile:
-    """Return the only profile in ``file``, from ``ROOT``; raises LabError."""
-    try:
-        found = read_profile(ROOT / file)
-    except CostError as error:
-        raise LabError(str(error)) from error
-    if found.dtype != "f32":
-        raise LabError(f"{file} is of {found.dtype}, and the lab sums f32")
-    return found
-
-
-def by_profile(profile: Profile, size: int, seed: int) -> Gradients:
-    """Return the units of ``size`` ranks, each with its own probability and independently of the others."""
-    chance = [np.random.default_rng([seed, rank]) for rank in range(size + 1)]
-    likely = probabilities(profile, chance.pop())
-    held = [np.flatnonzero(each.random(profile.units) < likely) for each in chance]
-    return gradients(profile.units, profile.width, profile.dtype, held)
-
-
-def probabilities(profile: Profile, chance: np.random.Generator) -> Floats:
-    """Return the probability of each unit [units]: within a range the classes have their shares, in a random order."""
-    edges = np.arange(len(profile.ranges) + 1) * profile.units // len(profile.ranges)
-    found = []
-    for range_, count in zip(profile.ranges, np.diff(edges), strict=True):
-        probability, share = np.array(range_).T
-        of = np.searchsorted(np.cumsum(share), (np.arange(count) + 0.5) / count)
-        found.append(chance.permutation(probability[np.minimum(of, len(range_) - 1)]))
-    return np.concatenate(found)
-
-
 def values_of(of: Gradients, rank: int, seed: int) -> torch.Tensor:
     """Return [units of ``rank``, width] float32, from the normal distribution."""
     generator = torch.Generator().manual_seed(seed * 1000 + rank)
@@ -102,6 +67,12 @@ def sparse_gradient(of: Gradients, rank: int, seed: int) -> torch.Tensor:
     return torch.sparse_coo_tensor(
         indices, values if of.width > 1 else values[:, 0], shape, is_coalesced=True, check_invariants=False
     )
+
+
+def gradient_of(workload: Workload, of: Gradients, rank: int, seed: int) -> torch.Tensor:
+    """Return the gradient of ``rank``: a dense tensor where the workload is one, else as ``sparse_gradient``."""
+    found = sparse_gradient(of, rank, seed)
+    return found.to_dense() if workload.kind == "dense" else found
 
 
 class Expected:
@@ -139,12 +110,6 @@ def workload_of(kind: str, density: float | None, zipf: float | None, units: int
         base.zipf if zipf is None else zipf,
         permuted,
     )
-
-
-def workload_by(file: Path, permuted: bool) -> Workload:
-    """Return units that are drawn by the profile in ``file``."""
-    of = profile_in(named(file))
-    return Workload("profile", of.units, of.width, of.density, 0.0, permuted, named(file))
 
 
 def named(file: Path) -> str:

@@ -133,7 +133,6 @@ def ours(of: Workload, gbits: float) -> dict[str, Cost]:
 
 
 def best(of: Workload, gbits: float) -> tuple[str, Cost]:
-    """Return the fastest of ``ours``."""
     return min(ours(of, gbits).items(), key=lambda pair: pair[1].seconds)
 
 

@@ -13,11 +13,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from benchmarks.reproduce import SPARSITY
-from benchmarks.reproduce.claims import root
 from zenc.gradients.profile import Profile, Range
 from zenc.gradients.profile_generators import zipf
 
 EIGHTHS = 8
+
+
+def root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return the place where an increasing function passes 0, by bisection."""
+    for _ in range(45):
+        middle = (low + high) / 2
+        low, high = (low, middle) if function(middle) > 0 else (middle, high)
+    return (low + high) / 2
 
 
 def words(density: float, exponent: float, units: int) -> Profile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.lab.suite.figures import MARKS, WIDTH, panels
-from benchmarks.pages import LEFT, RIGHT, between, table
+from benchmarks.pages import LEFT, RIGHT, table, table_of
 from benchmarks.reproduce import PUBLISHED, SPARSITY
 from benchmarks.reproduce.fits import POINTS
 from benchmarks.reproduce.results import Results
@@ -20,86 +20,75 @@ if TYPE_CHECKING:
 BEGIN = "<!-- results: written by make reproduce -->"
 
 
-def with_results(page: str, results: Results) -> str:
-    """Return ``page`` with its marked part made anew; raises ValueError where it has none."""
-    return between(page, part(results), BEGIN)
-
-
 def part(results: Results) -> str:
     sections = (overlap, compared, where_time_goes, case_study, statements, assumptions)
     return "\n\n".join(section(results) for section in sections)
 
 
+MODEL = ("", "{model}")
+
+
 def overlap(results: Results) -> str:
     fits = results["fits"]
-    return "\n\n".join(
-        (
-            "## How gradients overlap",
-            "The profile of each model, and what follows from it; the last columns were fitted to nothing, "
-            "but for those named.",
-            chosen(fits["chosen"]),
-            picture("sums"),
-            "Both families, fitted to the same point: what they say where nothing is published differs. *Zen "
-            "over dense* "
-            "is by volume, on 16 machines of 8.",
-            families(fits["families"]),
-            "One exponent for several models, by least squares of log gamma, and its residuals:",
-            common(fits["common"]),
-        )
+    parts = (
+        "## How gradients overlap",
+        "The profile of each model, and what follows from it; the last columns were fitted to nothing, but for those "
+        "named.",
+        chosen(fits["chosen"]),
+        picture("sums"),
+        "Both families, fitted to the same point: what they say where nothing is published differs. *Zen over dense* "
+        "is by volume, on 16 machines of 8.",
+        families(fits["families"]),
+        "One exponent for several models, by least squares of log gamma, and its residuals:",
+        common(fits["common"]),
     )
+    return "\n\n".join(parts)
 
 
 def chosen(rows: list[dict[str, Any]]) -> str:
-    heads = ("", "family", "fitted to", "density", "overlap", "gamma^8", "gamma^128", "first eighth", "skewness of 128")
-    body = [
-        (
-            row["model"],
-            row["family"],
-            row["fitted to"],
-            f"{row['density']:.2%}",
-            f"{row['overlap']:.2f}",
-            f"{row['gamma']['8']:.2f}",
-            f"{row['gamma']['128']:.1f}",
-            f"{row['first eighth']:.0%}",
-            f"{row['skewness at 128']:.1f}",
-        )
-        for row in rows
-    ]
-    return table(heads, (LEFT,) * 3 + (RIGHT,) * 6, body)
+    columns = (
+        MODEL,
+        ("family", "{family}"),
+        ("fitted to", "{fitted to}"),
+        ("density", "{density:.2%}"),
+        ("overlap", "{overlap:.2f}"),
+        ("gamma^8", "{gamma[8]:.2f}"),
+        ("gamma^128", "{gamma[128]:.1f}"),
+        ("first eighth", "{first eighth:.0%}"),
+        ("skewness of 128", "{skewness at 128:.1f}"),
+    )
+    gammas = ({int(ranks): gamma for ranks, gamma in row["gamma"].items()} for row in rows)
+    return table_of((row | {"gamma": gamma} for row, gamma in zip(rows, gammas, strict=True)), columns, 3)
 
 
 def families(rows: list[dict[str, Any]]) -> str:
-    heads = ("", "family", "gamma^8", "gamma^128", "overlap", "first eighth", "Zen over dense", "the point")
-    body = [
-        (
-            row["model"],
-            row["family"],
-            f"{row['gamma 8']:.2f}",
-            f"{row['gamma 128']:.1f}",
-            f"{row['overlap']:.2f}",
-            f"{row['first eighth']:.0%}",
-            f"{row['zen']:.2f}",
-            row["where"],
-        )
-        for row in rows
-    ]
-    return table(heads, (LEFT, LEFT, *[RIGHT] * 5, LEFT), body)
+    columns = (
+        MODEL,
+        ("family", "{family}"),
+        ("gamma^8", "{gamma 8:.2f}"),
+        ("gamma^128", "{gamma 128:.1f}"),
+        ("overlap", "{overlap:.2f}"),
+        ("first eighth", "{first eighth:.0%}"),
+        ("Zen over dense", "{zen:.2f}"),
+        ("the point", "{where}"),
+    )
+    return table_of(rows, columns, 2, 7)
 
 
 def common(fits: list[dict[str, Any]]) -> str:
-    heads = ("s", "", "published", "ours", "residual")
-    body = [
-        (
-            f"{fit['exponent']:.3f}",
-            f"{point['model']}, gamma^{point['ranks']}",
-            f"{point['published']:.3g}",
-            f"{point['ours']:.3g}",
-            f"{point['ours'] / point['published'] - 1:+.0%}",
-        )
+    columns = (
+        ("s", "{exponent:.3f}"),
+        ("", "{model}, gamma^{ranks}"),
+        ("published", "{published:.3g}"),
+        ("ours", "{ours:.3g}"),
+        ("residual", "{residual:+.0%}"),
+    )
+    rows = [
+        {**point, "exponent": fit["exponent"], "residual": point["ours"] / point["published"] - 1}
         for fit in fits
         for point in fit["points"]
     ]
-    return table(heads, (RIGHT, LEFT, RIGHT, RIGHT, RIGHT), body)
+    return table_of(rows, columns, 0, 1)
 
 
 KINDS = {
@@ -112,44 +101,42 @@ KINDS = {
 def compared(results: Results) -> str:
     of = results["agreement"]
     said = (
-        f"Of {of['rows']} ratios that nothing was fitted to, {of['within']} are within 10 % of the published "
-        "ones; the median "
-        f"of the differences is {of['median']:.0%}, the greatest {of['most']:.0%}. In the column *zenc* our "
-        "best scheme "
-        "takes the place of the first one."
+        f"Of {of['rows']} ratios that nothing was fitted to, {of['within']} are within 10 % of the published ones; the "
+        f"median of the differences is {of['median']:.0%}, the greatest {of['most']:.0%}. In the column *zenc* our "
+        "best scheme takes the place of the first one."
     )
     parts = ["## Published and computed", said, picture("ratios")]
     for kind, title in KINDS.items():
         parts += [title, rows_of([row for row in results["rows"] if row["quantity"] == kind])]
-    return "\n\n".join([*parts, "### Extremes of Figure 15", extremes(results["most"])])
+    columns = (
+        ("over all models", "{of} over {over}, most"),
+        ("published", "{value:.2f}"),
+        ("computed", "{ours:.2f}"),
+        ("of", "{model}"),
+    )
+    return "\n\n".join([*parts, "### Extremes of Figure 15", table_of(results["most"], columns, 1, 3)])
 
 
 def rows_of(rows: list[dict[str, Any]]) -> str:
-    heads = ("model", "Gbit/s", "", "published", "computed", "", "zenc", "by", "why")
-    body = [
-        (
-            row["model"],
-            str(row["gbits"]),
-            f"{row['of']} over {row['over']}",
-            f"{row['published']:.2f}",
-            "(fitted)" if row["fitted"] else f"{row['ours']:.2f}",
-            "" if row["fitted"] else f"{row['ours'] / row['published'] - 1:+.0%}",
-            f"{row['best']:.2f}",
-            f"`{row['name']}`",
-            "the time of computation is taken from it" if row["fitted"] else row["why"],
-        )
+    columns = (
+        ("model", "{model}"),
+        ("Gbit/s", "{gbits}"),
+        ("", "{of} over {over}"),
+        ("published", "{published:.2f}"),
+        ("computed", "{computed}"),
+        ("", "{off}"),
+        ("zenc", "{best:.2f}"),
+        ("by", "`{name}`"),
+        ("why", "{why}"),
+    )
+    fitted = {"computed": "(fitted)", "off": "", "why": "the time of computation is taken from it"}
+    told = (
+        fitted
+        if row["fitted"]
+        else {"computed": f"{row['ours']:.2f}", "off": f"{row['ours'] / row['published'] - 1:+.0%}"}
         for row in rows
-    ]
-    return table(heads, (LEFT, RIGHT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT, LEFT, LEFT), body)
-
-
-def extremes(rows: list[dict[str, Any]]) -> str:
-    heads = ("over all models", "published", "computed", "of")
-    body = [
-        (f"{row['of']} over {row['over']}, most", f"{row['value']:.2f}", f"{row['ours']:.2f}", row["model"])
-        for row in rows
-    ]
-    return table(heads, (LEFT, RIGHT, RIGHT, LEFT), body)
+    )
+    return table_of((row | more for row, more in zip(rows, told, strict=True)), columns, 1, 2, 7, 8)
 
 
 def where_time_goes(results: Results) -> str:
@@ -303,7 +290,6 @@ FIGURES = {
 
 
 def picture(name: str) -> str:
-    """Return the Markdown of the figure ``name``."""
     return f"![{FIGURES[name]}](../../docs/reproduction/{name}.svg)"
 
 

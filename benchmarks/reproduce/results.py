@@ -6,16 +6,15 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from benchmarks.pages import rounded
 from benchmarks.reproduce import PUBLISHED, claims
-from benchmarks.reproduce.checks import checks, summary, volumes
-from benchmarks.reproduce.compare import NEAR, Row, first_eighth, most, rows
+from benchmarks.reproduce.claims import checks, summary, volumes
+from benchmarks.reproduce.compare import NEAR, Row, computation, first_eighth, most, rows
 from benchmarks.reproduce.cost import PUBLISHED_SCHEMES, by_gpu, cost, ours
 from benchmarks.reproduce.fits import chosen, common, families
-from benchmarks.reproduce.steps import computation
 from benchmarks.reproduce.workloads import ASSUMED, NATURAL, PRUNED, workload
 
 Results = dict[str, Any]
-DIGITS = 5
 
 
 def results() -> Results:
@@ -115,12 +114,3 @@ def overflows() -> list[dict[str, Any]]:
     load = PUBLISHED["collisions"]["load"]
     cases = [(load, k) for k in (1, 2, 3, 4)] + [(each, 4) for each in (1.0, 0.4, 0.25)]
     return [{"load": x, "functions": k, **{name: of(x, k) for name, of in kinds.items()}} for x, k in cases]
-
-
-def rounded(data: Any) -> Any:
-    """Return ``value`` to DIGITS significant digits, so that another machine writes the same file."""
-    if isinstance(data, dict):
-        return {key: rounded(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [rounded(value) for value in data]
-    return float(f"{data:.{DIGITS}g}") if isinstance(data, float) else data

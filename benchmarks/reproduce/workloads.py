@@ -119,7 +119,6 @@ def independent_values(profile: Profile) -> int:
 
 @lru_cache
 def workload(name: str, dtype: str = "f32") -> Workload:
-    """Return the workload ``name``, of gradients of ``dtype``."""
     profile = replace(fitted(name), dtype=dtype)
     if name in PRUNED:
         return Workload(name, 0.0, VALUES[name], 1, False, independent_values(profile), profile)

@@ -10,16 +10,15 @@ else is computed, in a minute.
 
 from __future__ import annotations
 
-from benchmarks.pages import DOCS, ROOT, json_of, new_parser, save_json
+from benchmarks.pages import DOCS, ROOT, Part, compute_or_page
 from benchmarks.strategies import Results, espresso, groups, oscar, others, peers
-from benchmarks.strategies.page import part, with_results
+from benchmarks.strategies.page import BEGIN, part
 from benchmarks.strategies.traces import published
 
-PAGE, JSON = ROOT / "benchmarks" / "reports" / "strategies.md", DOCS / "strategies.json"
+PART = Part(ROOT / "benchmarks" / "reports" / "strategies.md", BEGIN, results=DOCS / "strategies.json")
 
 
 def results() -> Results:
-    """Return all results."""
     measured = oscar.measured()
     return {
         "published": published(),
@@ -38,18 +37,5 @@ def results() -> Results:
     }
 
 
-def main() -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--write", action="store_true", help="write the page and its JSON")
-    parser.add_argument("--page", action="store_true", help="write the page from the JSON")
-    options = parser.parse_args()
-    found = json_of(JSON) if options.page else results()
-    if options.write or options.page:
-        save_json(JSON, found)
-        PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-    else:
-        print(part(found))
-
-
 if __name__ == "__main__":
-    main()
+    compute_or_page(__doc__, PART, results, part)

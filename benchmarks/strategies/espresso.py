@@ -42,7 +42,6 @@ def rows() -> list[dict[str, Any]]:
 
 
 def rows_of(model: str) -> list[dict[str, Any]]:
-    """Return the rows of one model."""
     cases = [case for case in published()["espresso"]["cases"] if case["model"] == model]
     return [_row(case, reading) for case in cases for reading in READINGS]
 

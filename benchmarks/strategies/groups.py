@@ -37,17 +37,14 @@ class Gathering:
         ]
 
     def reduction(self, tensor: StepTensor) -> Operations:
-        """Return the dense all-reduce of a ring."""
         bytes = 2 * (RANKS - 1) / RANKS * VALUE_BYTES * tensor.numel
         return [(Resource.ACROSS, 2 * (RANKS - 1) * LATENCY + bytes / RATE)]
 
     def overhead(self, step: TrainingStep, name: str) -> float:
-        """Return the seconds of compression, of each tensor by itself."""
         rows = (self.operations(tensor, name) for tensor in step.tensors)
         return sum(seconds for row in rows for resource, seconds in row if resource is not Resource.ACROSS)
 
     def dense(self, step: TrainingStep) -> float:
-        """Return the seconds of the step without compression."""
         return step.forward + replay(step, [self.reduction(tensor) for tensor in step.tensors]).seconds
 
 
@@ -98,7 +95,6 @@ def rows() -> list[dict[str, Any]]:
 
 
 def row(model: str, name: str) -> dict[str, Any]:
-    """Return one model by one compressor."""
     step = trace(model)
     count, seconds = len(step.tensors), seconds_of(step, name)
     two, more = search_groups(count, seconds, least_gain=0.0), search_groups(count, seconds, 4, least_gain=0.0)

@@ -62,7 +62,6 @@ class TaskCosts:
     compressor: Compressor
 
     def resource(self, task: Task) -> Resource:
-        """Return the resource that serves ``task``."""
         if task.level is not None:
             return RESOURCE_OF[task.level]
         return Resource.HOST if task.device == "cpu" else Resource.STREAM
@@ -171,7 +170,6 @@ class OptionTable:
         self._kept: dict[int, Candidates] = {}
 
     def of_size(self, numel: int) -> Candidates:
-        """Return the candidates for tensors of ``numel`` values."""
         if numel not in self._kept:
             self.prepare([numel])
         return self._kept[numel]

@@ -50,7 +50,6 @@ EVERY = tuple(Tree().options())
 
 
 def options_of(paths: tuple[Path, ...]) -> list[Option]:
-    """Return the options of the tree that take one of ``paths``."""
     return [option for option in EVERY if tuple((task.action, task.level, task.device) for task in option) in paths]
 
 
@@ -68,7 +67,6 @@ def rows() -> list[dict[str, Any]]:
 
 
 def rows_of(model: str) -> list[dict[str, Any]]:
-    """Return the rows of one model."""
     case = next(case for case in published()["espresso"]["cases"] if case["model"] == model)
     return [row for reading in READINGS for row in _rows(case, reading)]
 

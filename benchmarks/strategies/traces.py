@@ -38,14 +38,12 @@ RATIOS = {"random": 0.02, "dgc": 0.02, "efsignsgd": 1 / 32, "onebit": 1 / 32}
 
 @cache
 def data() -> dict[str, Any]:
-    """Return the file's data."""
     found: dict[str, Any] = json_of(HERE / "espresso_models.json")
     return found
 
 
 @cache
 def published() -> dict[str, Any]:
-    """Return the papers' numbers."""
     found: dict[str, Any] = json_of(HERE / "published.json")
     return found
 
@@ -59,7 +57,6 @@ def trace(model: str, reading: str = "raw") -> TrainingStep:
 
 
 def models() -> tuple[str, ...]:
-    """Return all names."""
     return tuple(data()["models"])
 
 
@@ -70,10 +67,8 @@ def compressor(name: str) -> Compressor:
 
 
 def plan_of(name: str, ranks: int, **params: str) -> Plan:
-    """Return the plan of the shipped scheme ``name`` among ``ranks``."""
     return lower(resolve(load_file(locate(name)), name, params, {})[0], ranks)
 
 
 def plan_of_text(text: str, ranks: int) -> Plan:
-    """Return the plan of the one scheme in ``text``."""
     return lower(resolve(load_text(text, "asked.zen"))[0], ranks)

@@ -12,6 +12,7 @@ from benchmarks import (
     averaging,
     bounds,
     calls,
+    clusters,
     fast_networks,
     gpu_page,
     holders,
@@ -19,7 +20,6 @@ from benchmarks import (
     papers,
     predicted_steps,
     publish,
-    slow_links,
     step_profile,
 )
 from benchmarks.bigram import __main__ as bigram
@@ -38,9 +38,10 @@ from benchmarks.lab.suite.results import load
 from benchmarks.pages import ROOT, Part
 from benchmarks.reproduce import __main__ as reproduce
 from benchmarks.reproduce.page import figures as reproduced
-from benchmarks.reproduce.page import with_results as reproduce_page
+from benchmarks.reproduce.page import part as reproduce_part
+from benchmarks.slow_links import page as slow_links
 from benchmarks.strategies import __main__ as strategies
-from benchmarks.strategies.page import with_results as strategies_page
+from benchmarks.strategies.page import part as strategies_part
 from benchmarks.strategies.traces import published
 
 
@@ -56,6 +57,7 @@ PARTS = (
     (bigram.PART, lambda: bigram.page_of(bigram.PART.kept()["points"])),
     (calls.PART, lambda: calls.shown(calls.PART.kept())),
     (calls.STEPS, lambda: calls.steps_shown(calls.STEPS.kept())),
+    (clusters.PART, lambda: clusters.shown(clusters.PART.kept()["rows"])),
     (fast_networks.PART, lambda: fast_networks.shown(fast_networks.PART.kept())),
     (gpu_page.PART, gpu_page.tables),
     (holders.DIRECTORY, lambda: holders.directory_tables(holders.kept())),
@@ -64,8 +66,11 @@ PARTS = (
     (papers.PART, papers.shown),
     (predicted_steps.PART, lambda: predicted_steps.told(list(predicted_steps.compared()))),
     (publish.PART, lambda: publish.shown(publish.PART.kept())),
-    (slow_links.PART, lambda: slow_links.shown(slow_links.PART.kept())),
+    (reproduce.PART, lambda: reproduce_part(reproduce.PART.kept())),
+    (slow_links.PART, lambda: slow_links.page_of(slow_links.PART.kept())),
+    (slow_links.GUIDE, lambda: slow_links.verdicts(slow_links.PART.kept())),
     (step_profile.PART, step_profile.shown),
+    (strategies.PART, lambda: strategies_part(strategies.PART.kept())),
 )
 """Parts of pages, and what programs make of the results of their last run."""
 REWRITTEN = {
@@ -74,8 +79,6 @@ REWRITTEN = {
     dense.PAGE: lambda page: dense.with_tables(page, load(dense.FOLDER, dense.ALL)),
     steps.PAGE: lambda page: steps.with_tables(page, load(steps.FOLDER, steps.POINTS)),
     curves.PAGE: curves.written,
-    reproduce.PAGE: lambda page: reproduce_page(page, kept("docs/reproduction.json")),
-    strategies.PAGE: lambda page: strategies_page(page, kept("docs/strategies.json")),
 }
 """Page -> the text that its command makes of it."""
 
@@ -97,13 +100,16 @@ def test_figures_are_those_of_the_files(assert_plot: Callable[[str, str], None])
     found = load(suite.FOLDER, POINTS)
     drawn = {f"benchmarks/{name}": svg for name, svg in figures(found).items()}
     assert {path.name for path in suite.FOLDER.glob("*.svg")} == {name.partition("/")[2] for name in drawn}
-    drawn |= {f"reproduction/{name}": svg for name, svg in reproduced(kept("docs/reproduction.json")).items()}
+    drawn |= {f"reproduction/{name}": svg for name, svg in reproduced(reproduce.PART.kept()).items()}
     trained = curves.load(RUNS)
     for each in EXPERIMENTS:
         drawn[f"benchmarks/convergence/{each.name}.svg"] = curves.figure(each, trained)
+    for hosts in slow_links.HOSTS:
+        drawn[f"benchmarks/slow_links/{hosts}.svg"] = slow_links.figure(slow_links.PART.kept(), hosts)
     for name, svg in drawn.items():
         assert_plot(name, svg)
-    assert len({tuple(sorted(each.about.items())) for each in trained.values()}) == 1, "all runs are of one scale"
+    scales = [{**each.about, "commit": ""} for each in trained.values()]
+    assert all(each == scales[0] for each in scales), "all runs are of one scale"
 
 
 @pytest.mark.parametrize(("folder", "points"), [(suite.FOLDER, POINTS), (choice.FOLDER, choice.POINTS)])
@@ -141,3 +147,4 @@ def test_files_hold_what_pages_promise() -> None:
         assert (point["holders"] < point["gathering"]) == (point["ranks"] > 16)
         assert 1 <= point["holders_over_bound"] < 1.02 or point["ranks"] > 1024
     assert kept("docs/strategies.json")["published"] == published()
+    assert all(slow_links.verdicts(kept("slow_links"), hosts).count("is met") == 3 for hosts in slow_links.HOSTS)

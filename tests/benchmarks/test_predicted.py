@@ -1,4 +1,4 @@
-"""The cost model against the lab: ratios between schemes, by which it chooses one."""
+"""The cost model against the lab: ratios between schemes, by which it chooses one; tables of GPUs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import predicted_steps
+from benchmarks.gpu_predictions import PART, format_costs, tables
 from benchmarks.lab.steps.profiles import word_model
 from benchmarks.lab.training.report import Training
 from benchmarks.predicted import BANDWIDTH, MEASURED, compared, ddp_compared, plan_of
@@ -16,6 +17,7 @@ from zenc.simulator.predict import network
 from zenc.strategy.search.tuning import simulated
 from zenc.strategy.simulation.scheme_calls import SchemeTable, StepCalls
 from zenc.strategy.simulation.step import StepTensor, TrainingStep
+from zenc.wire.formats import GPU_COSTS, FormatCosts
 
 OFF = 0.10
 UNEXPLAINED = "rows-6", "sparcml"
@@ -94,3 +96,12 @@ def test_token_buckets_are_full_once_in_a_step() -> None:
     table = SchemeTable({"s": plan}, network(None, 2, way), way)
     assert simulated(step, (1,), table, ["s", "s"]).seconds == pytest.approx((2e6 - 70e3) / 12.5e6, rel=0.05)
     assert table.costs("s", 250_000).later - table.costs("s", 250_000).first == pytest.approx(70e3 / 12.5e6, rel=0.05)
+
+
+def test_the_tables_are_those_of_the_command() -> None:
+    page = PART.page.read_text("utf-8")
+    assert page == PART.written(page, tables())
+
+
+def test_formats_cost_what_was_measured() -> None:
+    assert FormatCosts(**{name: round(cost) for name, cost in format_costs().items()}) == GPU_COSTS

@@ -14,6 +14,7 @@ from tests.support.forked import ROOT as CHECKOUT
 from tests.support.forked import SECONDS, run_zenc
 
 Zenc = Callable[..., subprocess.CompletedProcess[str]]
+Write = Callable[[str, str], str]
 PROGRAM = "from zenc.cli import main; main()"
 
 
@@ -46,7 +47,7 @@ def _environment(folder: Path, further: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str], str]:
+def write(tmp_path: Path) -> Write:
     """Write a file into the folder that ``zenc`` runs in, and return its name."""
 
     def save(name: str, text: str) -> str:

@@ -31,12 +31,6 @@ def test_list(zenc: Zenc) -> None:
     assert found["diloco"]["words"] == {"when": "every(100)", "outer": "nesterov(0.7, 0.9)"}
 
 
-def test_what_is_about_schemes_says_so(zenc: Zenc) -> None:
-    done = zenc("compile", "ds_sync")
-    assert done.returncode == 1
-    assert "error[no-scheme]" in done.stderr and "it has averagings: ds_sync" in done.stderr
-
-
 def test_explain_counts_bytes_rounds_and_the_busiest_link(zenc: Zenc) -> None:
     shown = zenc("explain", "ds_sync", "--topology", "nodes(4, gpus = 4)", "--set", "side=4").stdout
     rows = [" ".join(line.split()) for line in shown.splitlines()]

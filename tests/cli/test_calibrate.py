@@ -44,24 +44,6 @@ def test_selections_that_are_timed_take_about_the_same_share() -> None:
     assert shares == [pytest.approx(SHARE, rel=0.1)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((), "start it by torchrun"),
-        (("--nproc", "1"), "it takes at least 2"),
-        (("--nproc", "2", "--bandwidth", "0 Gbit/s"), "--bandwidth: '0 Gbit/s'"),
-        (("--nproc", "2", "--bandwidth", "fast"), "a bandwidth is a number and a unit"),
-        (("--nproc", "2", "--backend", "mpi"), "gloo or nccl"),
-        (("--nproc", "2", "-o", "no/such/folder.json"), "there is no folder"),
-        (("--read", "no_such.json"), "does not exist"),
-    ],
-)
-def test_bad_input_is_said(zenc: Zenc, arguments: tuple[str, ...], words: str) -> None:
-    done = zenc("calibrate", *arguments)
-    assert done.returncode in (1, 2) and "Traceback" not in done.stderr
-    assert words in " ".join(done.stderr.replace("│", " ").split()), done.stderr
-
-
 def test_what_was_measured_is_shown_and_drawn_again(zenc: Zenc, tmp_path: Path) -> None:
     (tmp_path / "here.json").write_text(json.dumps(Calibration("here").to_json()))
     done = zenc("calibrate", "--read", "here.json", "--plot", "here.svg")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Zenc
+from tests.cli.conftest import Write, Zenc
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.gradients.profile_io import dump_profiles
 from zenc.simulator.calibration import DEFAULTS
 
-Write = Callable[[str, str], str]
 LOAD = ("--units", "20000", "--density", "0.02", "--zipf", "1.05")
 
 
@@ -110,50 +108,3 @@ def test_on_a_topology(zenc: Zenc) -> None:
     done = zenc("simulate", "balanced", "--topology", "nodes(2, gpus = 4)", *LOAD)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("8 ranks, density 0.02\n") and "nic" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--bandwidth", "0 Gbit/s"), "--bandwidth: '0 Gbit/s'"),
-        (("--bandwidth", "fast"), "a bandwidth is a number and a unit"),
-        (("--bandwidth", "nan"), "a bandwidth is a number and a unit"),
-        (("--density", "nan"), "bad-profile"),
-        (("--density", "-0.1"), "bad-profile"),
-        (("--density", "x"), "numbers with commas"),
-        (("--ranks", "0"), "whole numbers from 1"),
-        (("--ranks", "5000"), "whole numbers from 1"),
-        (("--ranks", "nan"), "whole numbers from 1"),
-        (("--ranks", "8..2"), "whole numbers from 1"),
-        (("--ranks", "2..5000"), "whole numbers from 1"),
-        (("--zipf", "nan"), "bad-profile"),
-        (("--ranks", "4", "--topology", "nodes(1, gpus = 8)"), "wrong-topology-size"),
-        (("--topology", "ring(8)"), "no-route"),
-        (("--topology", "nodes(1)", "--bandwidth", "1 GB/s"), "links of a --topology have their own"),
-        (("--plot", "a.svg"), "several values"),
-        (("--ranks", "2,4", "--trace", "a.json"), "one run"),
-        (("--profile", "model.json", "--density", "0.1"), "give either"),
-        (("--profile", "model.json", "--parameter", "word"), "did you mean 'words'?"),
-        (("--parameter", "words"), "the file of --profile"),
-        (("--calibration", "model.json"), "bad-calibration"),
-        (("--calibration", "falls.json"), "its curve falls"),
-        (("--calibration", "falls.json", "--device", "gpu"), "give either"),
-        (("--profile", "cut.json"), "bad-profile"),
-        (("--ready", "words=1s"), "--ready names 'words'"),
-        (("--ready", "uniform=1 GB"), "--ready uniform"),
-    ],
-)
-def test_bad_input_is_said(zenc: Zenc, write: Write, arguments: tuple[str, ...], words: str) -> None:
-    write("model.json", dump_profiles([uniform(0.01, 1000, name="words")]))
-    falls = {"curve": [[0, 1e-9], [0.1, 5e-9], [0.2, 1e-9]], "speed": 1e9}
-    write("falls.json", json.dumps({**DEFAULTS.to_json(), "merge": falls}))
-    write("cut.json", '{"zenc_profiles": 1, "profiles": [')
-    done = zenc("simulate", "balanced", *arguments)
-    assert done.returncode in (1, 2) and "Traceback" not in done.stderr and "a bug in zenc" not in done.stderr
-    assert words in " ".join(done.stderr.replace("│", " ").split()), done.stderr
-
-
-def test_nothing_to_simulate(zenc: Zenc) -> None:
-    done = zenc("simulate", "kylix", "--ranks", "7")
-    assert done.returncode == 1 and "error[nothing-to-simulate]" in done.stderr
-    assert "the degrees of a butterfly" in done.stderr

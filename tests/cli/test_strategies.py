@@ -1,4 +1,4 @@
-"""Strategies on the command line: proved, compiled, explained and drawn, with the tensors of a model."""
+"""Strategies, averagings and plans of others on the command line: proved, compiled, explained and drawn."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli.conftest import Zenc
+from tests.support import foreign
 from zenc.kinds import open as open_text
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 
@@ -77,12 +78,6 @@ def test_compile_writes_each_scheme_to_a_directory(zenc: Zenc, step: str, tmp_pa
     assert "it chooses from dense_ring, one_bit" in done.stdout
 
 
-def test_what_is_about_one_scheme_says_so(zenc: Zenc, tmp_path: Path) -> None:
-    (tmp_path / "step.zen").write_text("strategy halves { others: dense_ring }")
-    done = zenc("simulate", "step.zen", "--ranks", "4", "--density", "0.1")
-    assert "error[no-scheme]" in done.stderr and "it has strategies: halves" in done.stderr
-
-
 def test_draw_shows_rules_tensors_and_groups(zenc: Zenc, step: str, tmp_path: Path) -> None:
     done = zenc("draw", step, "--model", "model.json", "-o", "step.svg", "--json")
     found = json.loads(done.stdout)
@@ -103,3 +98,35 @@ def test_groups_that_are_searched_are_drawn_as_buckets(zenc: Zenc, step: str, tm
     assert "3 rules and 4 tensors in 2 buckets" in done.stdout
     svg = (tmp_path / "step.svg").read_text()
     assert "groups: search(2)" in svg and "bucket 1: 1 tensor" in svg and "group 1" not in svg
+
+
+def test_a_right_plan_is_proved(zenc: Zenc, tmp_path: Path) -> None:
+    (tmp_path / "ring.xml").write_text(foreign.ring_allreduce(3))
+    result = zenc("check", "ring.xml")
+    said = "MSCCL XML, allreduce of 3 chunks among 3 gpus, in place; 15 steps in 3 thread blocks"
+    assert (result.returncode, result.stdout) == (0, f"ring.xml: own_allreduce is proved ({said})\n")
+    told = json.loads(zenc("check", "ring.xml", "--json").stdout)
+    assert (told["ok"], told["format"], told["collective"], told["ranks"]) == (True, "MSCCL XML", "allreduce", 3)
+
+
+def test_a_wrong_plan_has_status_1(zenc: Zenc, tmp_path: Path) -> None:
+    (tmp_path / "ring.xml").write_text(foreign.ring_allreduce(3).replace('type="rrcs"', 'type="rcs"', 1))
+    result = zenc("check", "ring.xml")
+    assert result.returncode == 1
+    assert "error[wrong-result]: chunk 1 of the output of gpu 0 ends without that of gpu 0" in result.stderr
+    assert not json.loads(zenc("check", "ring.xml", "--json").stdout)["ok"]
+
+
+def test_it_takes_no_options_of_schemes(zenc: Zenc, tmp_path: Path) -> None:
+    (tmp_path / "ring.xml").write_text(foreign.ring_allreduce(3))
+    result = zenc("check", "ring.xml", "--ranks", "4")
+    assert result.returncode == 2
+    assert "which says its ranks" in result.stderr
+
+
+def test_it_compiles(zenc: Zenc, tmp_path: Path) -> None:
+    (tmp_path / "gather.json").write_text(foreign.written(foreign.teccl_ring(3)))
+    result = zenc("compile", "gather.json", "-o", "out", "--target", "plan")
+    assert result.returncode == 0
+    assert "the push before it is its reverse" in result.stdout
+    assert json.loads((tmp_path / "out" / "plan.json").read_text())["size"] == 3

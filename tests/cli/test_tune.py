@@ -1,13 +1,13 @@
-"""``zenc tune`` on the command line."""
+"""``zenc tune`` and ``zenc advise``, as a user runs them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import pytest
-
-from tests.cli.conftest import Zenc
+from tests.cli.conftest import Write, Zenc
+from zenc.gradients.profile_generators import zipf
+from zenc.gradients.profile_io import dump_profiles
 
 DRAWN = ["--density", "0.1"]
 
@@ -30,28 +30,22 @@ def test_it_writes_a_file_that_is_right(zenc: Zenc, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["--ranks", "2"], 2, "say what gradients are like"),
-        (["--density", "2"], 2, "--density"),
-        ([*DRAWN, "--bandwidth", "1 parsec"], 2, "--bandwidth"),
-        (
-            [*DRAWN, "--topology", "nodes(2, gpus = 2)", "--bandwidth", "1 Gbit/s"],
-            2,
-            "links of a --topology",
-        ),
-        ([*DRAWN, "--parameter", "a"], 2, "file of --profile"),
-        ([*DRAWN, "--topology", "no_such"], 1, "error[unknown-topology]"),
-        ([*DRAWN, "--topology", "nodes(2, gpus = 2)", "--ranks", "3"], 1, "error[wrong-topology-size]"),
-        (["--profile", "bad.json", "--ranks", "2"], 1, "error[bad-profile]"),
-        (["--profile", "missing.json"], 2, "missing.json"),
-        ([*DRAWN, "--dtype", "f99"], 1, "error[bad-profile]"),
-    ],
-)
-def test_what_is_wrong_is_told(zenc: Zenc, tmp_path: Path, arguments: list[str], status: int, said: str) -> None:
-    (tmp_path / "bad.json").write_text('{"zenc_profiles": 1, "profiles": [{"name": "a", "density": -1}]}')
-    given = [str(tmp_path / each) if each.endswith(".json") else each for each in arguments]
-    done = zenc("tune", *given)
-    assert done.returncode == status, done.stderr
-    assert said in " ".join(done.stderr.split())
+LINKS = ("--ranks", "8", "--bandwidth", "1 Gbit/s")
+
+
+def test_a_recorded_profile_is_enough(zenc: Zenc, write: Write) -> None:
+    file = write("model.json", dump_profiles([zipf(0.02, 1.05, 20_000, 64, name="words")]))
+    done = zenc("advise", "--profile", file, *LINKS, "--rest", "1MB", "--computing", "5ms")
+    assert done.returncode == 0, done.stderr
+    first, _, where, *table = done.stdout.splitlines()
+    assert first.startswith("yes: ") and "times fewer seconds of synchronisation than DDP, sparse; steps" in first
+    assert where == "8 ranks on one switch, 125 MB/s each way; 1 table of 5.12 MB, and 1 MB of other gradients"
+    assert [line.split("  ")[0] for line in table[1:5]] == [
+        "no communication",
+        "zenc, auto",
+        "DDP, sparse",
+        "DDP, dense",
+    ]
+    assert "not calibrated: " in done.stdout
+    report = json.loads(zenc("advise", "--profile", file, *LINKS, "--json").stdout)
+    assert report["ok"] is True and report["answer"] == "yes" and report["computing"] is None

@@ -9,14 +9,12 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CHECKOUT, Zenc
+from tests.cli.conftest import CHECKOUT, Write, Zenc
 
-Write = Callable[[str, str], str]
 BODY = "{ communication: ring aggregation: incremental partition: parallelism balance: imbalanced push: coo pull: coo }"
 ONE_SCHEME = f"scheme first {BODY}"
 TWO_SCHEMES = f"{ONE_SCHEME}\nscheme second {BODY}"

@@ -18,6 +18,7 @@ from zenc.codegen.build import cache, own_files
 from zenc.codegen.build.build_once import acquire, open_lock
 from zenc.errors import CacheError
 
+NOT_WRITABLE = r"(?s)error\[cache-not-writable\].*ZENC_CACHE_DIR"
 KEY = "ab" * 32
 STRANGER = 4711
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -35,10 +36,6 @@ def fill(text: str = "library"):
         return {"compiler": "none"}
 
     return work
-
-
-def id_of(raised) -> str:
-    return raised.value.diagnostics[0].id
 
 
 def test_the_directory_is_the_users_alone(directory):
@@ -61,9 +58,8 @@ def test_a_directory_that_others_can_write_is_refused(directory, mode, above):
     """A directory below one that others can write is refused too, unless others can only add to it."""
     place = directory.parent if above else directory
     place.chmod(mode)
-    with pytest.raises(CacheError, match=re.escape(f"{place} (mode {mode:o})")) as raised:
+    with pytest.raises(CacheError, match=r"(?s)error\[cache-unsafe\].*" + re.escape(f"{place} (mode {mode:o})")):
         cache.open_cache()
-    assert id_of(raised) == "cache-unsafe"
     place.chmod(mode | stat.S_ISVTX)
     assert not above or cache.open_cache() == directory
 
@@ -79,9 +75,8 @@ def test_what_another_user_could_change_is_not_followed(tmp_path, monkeypatch, w
     monkeypatch.setenv("ZENC_CACHE_DIR", str(link / "inner" if above else link))
     assert cache.open_cache() == real
     os.lchown(link if whose.startswith("link") else real.parent, STRANGER, STRANGER)
-    with pytest.raises(CacheError, match=f"user {STRANGER}") as raised:
+    with pytest.raises(CacheError, match=rf"(?s)error\[cache-unsafe\].*user {STRANGER}"):
         cache.open_cache()
-    assert id_of(raised) == "cache-unsafe"
 
 
 def test_nobody_else_is_trusted_where_the_kernel_tells_no_users(monkeypatch):
@@ -120,9 +115,8 @@ def test_a_user_without_a_home_is_told_of_the_variable(monkeypatch):
     for name in ("HOME", "ZENC_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", no_entry)
-    with pytest.raises(CacheError, match="ZENC_CACHE_DIR") as raised:
+    with pytest.raises(CacheError, match=NOT_WRITABLE):
         cache.open_cache()
-    assert id_of(raised) == "cache-not-writable"
 
 
 def test_a_cache_that_is_mounted_noexec_is_refused_before_anything_is_compiled(directory, monkeypatch):
@@ -143,17 +137,15 @@ def test_a_file_system_without_locks_is_built_on_without_one(tmp_path, monkeypat
 
 def test_a_directory_of_another_user_is_refused(directory, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: directory.stat().st_uid + 1)
-    with pytest.raises(CacheError) as raised:
+    with pytest.raises(CacheError, match=r"error\[cache-unsafe\]"):
         cache.open_cache()
-    assert id_of(raised) == "cache-unsafe"
 
 
 def test_a_directory_that_cannot_be_made_is_named(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.raises(CacheError, match="ZENC_CACHE_DIR") as raised:
+    with pytest.raises(CacheError, match=NOT_WRITABLE):
         cache.open_cache()
-    assert id_of(raised) == "cache-not-writable"
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES])
@@ -162,9 +154,8 @@ def test_a_full_or_read_only_disk_is_an_error_of_the_cache(directory, monkeypatc
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(CacheError, match="ZENC_CACHE_DIR") as raised:
+    with pytest.raises(CacheError, match=NOT_WRITABLE):
         cache.publish(directory, KEY, cache.LIBRARY, fill())
-    assert id_of(raised) == "cache-not-writable"
     assert list(directory.iterdir()) == []
 
 

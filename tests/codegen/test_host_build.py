@@ -1,4 +1,4 @@
-"""Builds: once per node, with progress, and with errors that say what to do. Most tests compile a unit of one line."""
+"""Building kernels for the host: announced, timed, kept, and refused by name; entry points with types of C++."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from zenc.codegen.build import host as building
 from zenc.codegen.build.host import build, cache_key
 from zenc.codegen.build.toolchain import install_help
 from zenc.errors import BuildError, CacheError
+from zenc.runtime.cpu.bindings import entry_points
 from zenc.runtime.cpu.library import load
 from zenc.scheme.model import Contiguous
 
@@ -39,10 +40,6 @@ def compiler(tmp_path: Path, script: str) -> str:
     path.write_text(f'#!/bin/sh\n{script}\nexec g++ "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return str(path)
-
-
-def id_of(raised) -> str:
-    return raised.value.diagnostics[0].id
 
 
 def test_a_build_is_announced_timed_and_kept(caplog):
@@ -114,9 +111,8 @@ def test_a_compiler_that_lacks_files_or_memory_is_not_a_missing_one(monkeypatch,
     if when == "Popen":
         toolchain.toolchain()
     monkeypatch.setattr(subprocess, when, refuse)
-    with pytest.raises(BuildError, match="ulimit -n") as raised:
+    with pytest.raises(BuildError, match=r"(?s)error\[too-few-files\].*ulimit -n"):
         build(ANSWER)
-    assert id_of(raised) == "too-few-files"
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a library"])
@@ -128,9 +124,8 @@ def test_a_damaged_library_is_built_again(damage):
 
 def test_a_missing_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(BuildError, match=re.escape(install_help())) as raised:
+    with pytest.raises(BuildError, match=r"(?s)error\[compiler-missing\].*" + re.escape(install_help())):
         build(ANSWER)
-    assert id_of(raised) == "compiler-missing"
 
 
 def test_each_platform_hears_of_its_own_compiler():
@@ -151,9 +146,8 @@ def test_the_cache_says_what_it_was_compiled_for_and_which_schemes_use_it():
 @pytest.mark.parametrize("command", ["'unclosed", "false"])
 def test_a_command_that_is_no_compiler_is_refused(monkeypatch, command):
     monkeypatch.setenv("CXX", command)
-    with pytest.raises(BuildError) as raised:
+    with pytest.raises(BuildError, match=r"error\[compiler-missing\]"):
         build(ANSWER)
-    assert id_of(raised) == "compiler-missing"
 
 
 def test_a_failing_compile_shows_its_first_lines_and_keeps_the_sources():
@@ -169,9 +163,8 @@ def test_a_failing_compile_shows_its_first_lines_and_keeps_the_sources():
 def test_a_full_disk_seen_by_the_compiler_is_an_error_of_the_cache(monkeypatch, tmp_path):
     script = 'case "$*" in *kernels.so*) echo "No space left on device" >&2; exit 1;; esac'
     monkeypatch.setenv("CXX", compiler(tmp_path, script))
-    with pytest.raises(CacheError) as raised:
+    with pytest.raises(CacheError, match=r"error\[cache-not-writable\]"):
         build(ANSWER)
-    assert id_of(raised) == "cache-not-writable"
 
 
 def test_a_compiler_without_native_builds_without_it(monkeypatch, tmp_path, caplog):
@@ -186,9 +179,8 @@ def test_a_compiler_that_hangs_is_stopped_with_all_that_it_has_started(monkeypat
     script = f'case "$*" in *kernels.so*) sleep 60 & echo $! > {started}; wait;; esac'
     monkeypatch.setenv("CXX", compiler(tmp_path, script))
     start = time.monotonic()
-    with pytest.raises(BuildError) as raised:
+    with pytest.raises(BuildError, match=r"error\[build-timeout\]"):
         build(ANSWER, deadline_s=2)
-    assert id_of(raised) == "build-timeout"
     assert time.monotonic() - start < 30
     assert ended(int(started.read_text()))
 
@@ -251,18 +243,62 @@ def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
 
 def test_a_library_of_another_version_is_refused():
     text = 'extern "C" long long zenc_abi_version() { return 999; }'
-    with pytest.raises(BuildError, match="version 999") as raised:
+    with pytest.raises(BuildError, match=r"error\[wrong-abi\].*version 999"):
         load({"kernels.cpp": text}, Contiguous())
-    assert id_of(raised) == "wrong-abi"
 
 
 def test_a_library_without_kernels_is_refused():
-    with pytest.raises(BuildError) as raised:
+    with pytest.raises(BuildError, match=r"error\[library-broken\]"):
         load(ANSWER, Contiguous())
-    assert id_of(raised) == "library-broken"
 
 
 def test_schemes_with_one_mapping_share_an_entry_and_a_process_opens_it_once():
     schemes = [compile("agsparse"), compile("dense_ring"), compile("dense_ring", ranks=4)]
     assert len({load(scheme.sources, scheme.plan.mapping) for scheme in schemes}) == 1
     assert len(cache.entries()) == 1
+
+
+SOURCE = """
+#include "zenc/entry_points.h"
+using namespace zenc;
+struct Pair {
+    i64 first, second;
+    i64 sum(float more) { return first + second + i64(more); }
+};
+i64 half(i64 number, const i64& other) { return (number + other) / 2; }
+u64 all(bool given) { return given ? ~0ULL : 0; }
+double mean(u32 a, int b, double c) { return (a + b + c) / 3; }
+const void* same(const void* address) { return address; }
+void add(i64* to) { ++*to; }
+const EntryPoint zenc_entry_points[] = {
+    entry("half", half), entry("all", all), entry("mean", mean), entry("same", same), entry("add", add),
+    entry("sum", Method<&Pair::sum>::call), {},
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def path() -> Path:
+    return build({"half.cpp": SOURCE})
+
+
+def test_functions_take_and_return_what_they_do_in_cpp(path):
+    of, other = entry_points(path), (ctypes.c_int64 * 2)(-(1 << 40), 5)
+    at = ctypes.addressof(other)
+    assert of["half"](1 << 61, at) == (1 << 60) - (1 << 39)
+    assert of["half"](-(1 << 61), at) == -(1 << 60) - (1 << 39)
+    assert (of["all"](True), of["all"](0)) == ((1 << 64) - 1, 0)
+    assert of["mean"]((1 << 32) - 1, -(1 << 31), 2.5) == ((1 << 31) - 1 + 2.5) / 3
+    assert (of["same"](at), of["same"](None)) == (at, None)
+    assert of["add"](at) is None and other[0] == 1 - (1 << 40)
+    assert of["sum"](at, 2.75) == other[0] + 5 + 2
+    with pytest.raises((ctypes.ArgumentError, TypeError)):
+        of["half"](at)
+    with pytest.raises(ctypes.ArgumentError):
+        of["half"](0.5, at)
+
+
+def test_a_type_without_a_letter_does_not_compile():
+    text = SOURCE.replace("u64 all(bool given)", "short all(bool given)")
+    with pytest.raises(Exception, match="compile-failed"):
+        build({"half.cpp": text})

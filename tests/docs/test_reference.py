@@ -15,10 +15,72 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import zenc
+from benchmarks.lab import choice
+from benchmarks.lab.suite.__main__ import FOLDER
+from benchmarks.lab.suite.points import POINTS, Point
+from benchmarks.lab.suite.results import Result, load
+from benchmarks.pages import LEFT, RIGHT, between, table
+from benchmarks.slow_links import page as slow_links
 from tests.docs.pages import MADE, ROOT, text_of
-from tests.docs.results_page import with_results
+from tests.test_layers import LAYERS, PACKAGE
 from zenc.cli import app
 from zenc.common.diagnostics import DIAGNOSTICS
+
+PAGE = ROOT / "benchmarks" / "reports" / "results.md"
+REPRODUCTION = ROOT / "benchmarks" / "reports" / "reproduction.md"
+PEERS = {"PyTorch, sparse": ("torch-coo", "ddp-sparse"), "`sparcml`": ("sparcml",), "`zen`": ("zen",)}
+"""Heading -> the baseline under it, of single calls or of training."""
+OTHERS = {"torch-dense": "PyTorch, dense", "ddp-dense": "PyTorch, dense", "horovod-coo": "Horovod"}
+HEADS = ("point", "best scheme", *PEERS, "others")
+
+
+def with_results() -> str:
+    return between(PAGE.read_text(encoding="utf-8"), "\n\n".join((measured(), chosen(), slow(), reproduced())))
+
+
+def measured() -> str:
+    """Return the table of times of others over that of the best scheme, at every measured point."""
+    results = load(FOLDER, POINTS)
+    rows = [row_of(point, results[point.name]) for point in POINTS if point.name in results]
+    ways = (LEFT, LEFT, *[RIGHT] * len(PEERS), LEFT)
+    return "## All-reduces and training on a slow network\n\n" + table(HEADS, ways, rows)
+
+
+def row_of(point: Point, result: Result) -> tuple[str, ...]:
+    best = result.best()
+    over = {peer: f"{result.over(peer, best).median:.2f}" for peer in result.rows if peer != best}
+    compared = ("".join(over.get(peer, "") for peer in names) for names in PEERS.values())
+    others = ", ".join(f"{name}: {over[peer]}" for peer, name in OTHERS.items() if peer in over)
+    return f"{point.shows} (`{point.name}`)", f"`{best}`", *compared, others
+
+
+def chosen() -> str:
+    """Return the part about how near `auto` is to the best of its candidates."""
+    results = load(choice.FOLDER, choice.POINTS)
+    near = sum(choice.within(result) for result in results.values())
+    return (
+        "## The automatic choice\n\n"
+        f"At {near} of {len(results)} points `auto` is within 5 % of the best of its candidates: "
+        "[the table](../../docs/guides/choice.md#in-the-lab), made by `make bench-choice`."
+    )
+
+
+def slow() -> str:
+    """Return the part about the way that takes least on slow links."""
+    told = slow_links.verdicts(slow_links.PART.kept())
+    made = "[the races](slow_links.md) of a small model, made by `python -m benchmarks.slow_links`"
+    return f"## Slow links\n\nTo an equal loss on 4 hosts, in single runs: {made}:\n\n{told}"
+
+
+def reproduced() -> str:
+    """Return the part with a sentence of the page about Zen's evaluation."""
+    text = REPRODUCTION.read_text(encoding="utf-8")
+    (sentence,) = re.findall(r"^(Of \d+ ratios that nothing was fitted to, .*?)\. In the column", text, re.MULTILINE)
+    return (
+        "## Zen's evaluation, computed again\n\n"
+        f"{sentence}: [the tables](reproduction.md), made by `make reproduce`. Nothing of it is measured."
+    )
+
 
 REFERENCE = ROOT / "docs" / "reference"
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)*")
@@ -116,3 +178,59 @@ def test_every_public_name_is_on_the_page_about_python() -> None:
 def test_the_page_of_installing_counts_the_schemes() -> None:
     text = (ROOT / "docs/start/install.md").read_text(encoding="utf-8")
     assert re.findall(r"with (\d+) schemes", text) == [str(len(zenc.schemes()))]
+
+
+ARCHITECTURE = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
+
+
+def section(heading: str) -> str:
+    return ARCHITECTURE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return lines[2:]
+
+
+def test_folders_are_the_layers_in_their_order() -> None:
+    shown = [{f"zenc.{name.strip('`/ ')}" for name in cells[0].split(",")} for cells in rows(section("Folders"))]
+    assert shown == [set(layer) for layer in LAYERS]
+
+
+def test_the_picture_shows_folders_that_are_there() -> None:
+    shown = set(re.findall(r"(\w+)/", section("The pipeline").split("```")[1]))
+    assert len(shown) > 12
+    homes = (PACKAGE, PACKAGE / "codegen", PACKAGE / "runtime")
+    assert {name for name in shown if not any((home / name / "__init__.py").exists() for home in homes)} == set()
+
+
+def test_what_is_asked_for_is_where_the_page_says() -> None:
+    paths = re.findall(r"`([\w/.]+\.(?:py|h)|templates/[\w/]+/)`", section("Where is ..."))
+    assert len(paths) > 15
+    lacking = []
+    for path in paths:
+        homes = (PACKAGE / path, ROOT / path, ROOT / "templates" / "cuda" / path, PACKAGE / "simulator" / path)
+        lacking += [path] if not any(home.exists() for home in homes) else []
+    assert lacking == []
+
+
+def test_paths_that_pages_name_are_there() -> None:
+    """Whole paths exist; ``NAME`` stands for any name, and ``zenc/share`` is made by a wheel."""
+    pages = [*(ROOT / "docs" / "internals").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in [*pages, ROOT / "CONTRIBUTING.md"])
+    paths = set(re.findall(r"`((?:zenc|templates|tests|benchmarks|schemes|grammar|docs)/[\w/.]+)`", text))
+    assert len(paths) > 60
+    paths -= {path for path in paths if "NAME" in path or path.startswith("zenc/share")}
+    homes = (ROOT, ROOT / "templates" / "shared")
+    assert [path for path in sorted(paths) if not any((home / path).exists() for home in homes)] == []
+
+
+def test_names_in_recipes_are_in_files_of_the_recipe() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n## Recipes\n")[1].split("\n## ")[0]
+    recipes = page.split("\n### ")[1:]
+    assert len(recipes) == 7
+    for recipe in recipes:
+        files = [ROOT / path for path in re.findall(r"`(\w+/[\w/.]+)`", recipe)]
+        text = "".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
+        names = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"(?m)^(?:\d\.|   ).*", recipe))))
+        assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set(), recipe.splitlines()[0]

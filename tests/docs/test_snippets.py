@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
+import io
 import os
+import random
 import re
 import shlex
 import subprocess
@@ -14,11 +17,58 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 from tests.docs.pages import PAGES, ROOT, Block, blocks_of, text_of, write_files
 from tests.docs.test_guides import GUIDES
 from tests.support.forked import run_ranks, run_zenc
 from tests.support.ranks import Ranks
+from zenc.errors import ZencError
+
+
+@contextlib.contextmanager
+def at_home(folder: str, rank: int) -> Any:
+    """Give every rank a folder of its own, since pages write files."""
+    home, before = Path(folder) / str(rank), Path.cwd()
+    home.mkdir(parents=True, exist_ok=True)
+    os.chdir(home)
+    try:
+        yield home
+    finally:
+        os.chdir(before)
+
+
+def run_page(group: dist.ProcessGroup, page: str, folder: str) -> list[str]:
+    """Run the Python of a page, and return what each block printed."""
+    blocks = blocks_of(Path(page))
+    names: dict[str, Any] = {"__name__": "page"}
+    random.seed(0)
+    printed = []
+    with at_home(folder, group.rank()) as home:
+        write_files(Path(page), home)
+        for block in blocks:
+            with contextlib.redirect_stdout(io.StringIO()) as shown:
+                if block.runs:
+                    exec(compile(block.text, f"{page}, {block.heading}", "exec"), names)
+            printed.append(shown.getvalue())
+    return printed
+
+
+def bad_and_good(group: dist.ProcessGroup, text: str, folder: str) -> list[str]:
+    """Run a block of the page about diagnostics, and return the ids and messages that its bad part raises."""
+    before, _, rest = text.partition("\n# bad: ")
+    bad, _, good = rest.partition("\n# good\n")
+    names: dict[str, Any] = {"__name__": "page"}
+    found = []
+    with at_home(folder, group.rank()):
+        exec(before, names)
+        try:
+            exec(re.sub(r"^.*", "", bad, count=1), names)
+        except ZencError as error:
+            found = [error.diagnostics[0].id, str(error)]
+        exec(good, names)
+    return found
+
 
 DIAGNOSTICS = ROOT / "docs" / "reference" / "diagnostics.md"
 PYTHON = [page for page in PAGES if page != DIAGNOSTICS and any(block.runs for block in blocks_of(page))]
@@ -46,7 +96,7 @@ def shows(expected: str, found: str) -> bool:
 def test_python(two: Ranks, page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if page.stem == CUDA:
         request.getfixturevalue("nvrtc")
-    printed = two.run("tests.docs.jobs:run_page", page=str(page), folder=str(tmp_path))[0]
+    printed = two.run("tests.docs.test_snippets:run_page", page=str(page), folder=str(tmp_path))[0]
     for block, found in zip(blocks_of(page), printed, strict=True):
         if block.runs and block.output is not None:
             assert shows(block.output, found), f"under '{block.heading}' this is printed:\n{found}"
@@ -56,7 +106,7 @@ def test_python(two: Ranks, page: Path, tmp_path: Path, request: pytest.FixtureR
 def test_bad_and_good(two: Ranks, block: Block, tmp_path: Path) -> None:
     promised = re.search(r"^# bad: (.*)$", block.text, re.MULTILINE)
     assert promised and "\n# good\n" in block.text
-    found = two.run("tests.docs.jobs:bad_and_good", text=block.text, folder=str(tmp_path))
+    found = two.run("tests.docs.test_snippets:bad_and_good", text=block.text, folder=str(tmp_path))
     ids = [rank[0] for rank in found]
     assert ids[0] == block.heading or ids[1] == block.heading, found
     assert set(ids) <= {block.heading, "peer-lost"}, "a rank may hear of it only by its peer's end"

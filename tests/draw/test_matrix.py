@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper, refused
 from tests.support.fuzz import tried
+from tests.support.pictures import marks_of, numbers, words
 from tests.support.plans import plan_of
-from tests.support.scenes import marks_of, numbers, words
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import draw as draw_file

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.fuzz import tried
+from tests.support.pictures import marks_of, numbers, words
 from tests.support.plans import plan_of
-from tests.support.scenes import marks_of, numbers, words
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from tests.support.survival import Faults, faults_of
 from zenc.analysis.expected_bytes import expected_bytes

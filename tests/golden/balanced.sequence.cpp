@@ -47,7 +47,7 @@ void rank_1(const Program&, Sequence& s) {
 }
 
 constexpr Program PROGRAMS[] = {
-    {4, 1, 4, SEGMENTS_1, 11, nullptr, 0, nullptr, 0, rank_1},
+    {{4, 1, 4, 11, 0, 0}, SEGMENTS_1, nullptr, nullptr, rank_1},
 };
 
 }  // namespace

@@ -63,7 +63,7 @@ void rank_1(const Program&, Sequence& s) {
 }
 
 constexpr Program PROGRAMS[] = {
-    {4, 1, 4, SEGMENTS_1, 17, nullptr, 0, nullptr, 0, rank_1},
+    {{4, 1, 4, 17, 0, 0}, SEGMENTS_1, nullptr, nullptr, rank_1},
 };
 
 }  // namespace

@@ -78,7 +78,7 @@ void rank_1(const Program&, Sequence& s) {
 }
 
 constexpr Program PROGRAMS[] = {
-    {4, 1, 4, SEGMENTS_1, 15, CUTS_1, 10, nullptr, 0, rank_1},
+    {{4, 1, 4, 15, 10, 0}, SEGMENTS_1, CUTS_1, nullptr, rank_1},
 };
 
 }  // namespace

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.gpu_call import Clock
-from benchmarks.gpu_schemes import SharedRanks
+from benchmarks.gpu_call import Clock, SharedRanks
 from tests.gpu.machine import is_emulated, real_gpu
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernel" / "greatest.py"
@@ -31,7 +30,7 @@ def test_arrays_are_summed_where_they_lie(cupy, scheme):
     given = [np.where(random.random(30_011) < 0.1, random.standard_normal(30_011), 0).astype(np.float32) for _ in "ab"]
     arrays = [cupy.asarray(each) for each in given]
     addresses = [array.data.ptr for array in arrays]
-    _, sums = SharedRanks(scheme, 2, real_gpu(), Clock()).called(arrays)
+    sums = SharedRanks(compile(scheme, ranks=2), 2, real_gpu().nccl, Clock()).sums(arrays)
     torch.cuda.synchronize()
     assert [found.data.ptr for found in sums] == addresses
     assert all(np.array_equal(cupy.asnumpy(found), given[0] + given[1]) for found in sums)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_call
-from benchmarks.gpu_call import Bench, Clock, results
+from benchmarks.gpu_call import Bench, Clock, Kernel, results
 from benchmarks.gpu_timeline import beside, joined, lines
 from tests.gpu.machine import emulated_gpu
 from tests.support.emulated_gpu import EmulatedGpu
@@ -39,7 +39,7 @@ class EmulatedClock(Clock):
 
     def kernels(self, work):
         work()
-        return {"pack": (2, 0.5), "expand": (1, 1.0)}
+        return (Kernel("expand", 1, 1.0), Kernel("pack", 2, 0.5))
 
 
 @pytest.fixture(params=["balanced", "holders"])

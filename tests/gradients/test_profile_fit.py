@@ -1,6 +1,8 @@
-"""Profiles of recorded gradients: as dense, overlapping and skewed as counted."""
+"""Profiles of recorded gradients: as dense, overlapping and skewed as counted, also of a sample of the units."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
@@ -10,8 +12,18 @@ from hypothesis import strategies as st
 from tests.support.fuzz import tried
 from zenc.errors import CostError
 from zenc.gradients.index_sets import drawn, figures, gradients
-from zenc.gradients.profile_fit import by_range, counted_union, fitted, from_gradients, misfit, nonnegative
-from zenc.gradients.profile_generators import zipf
+from zenc.gradients.profile_fit import (
+    HolderCounts,
+    by_range,
+    counted_union,
+    fitted,
+    from_gradients,
+    misfit,
+    nonnegative,
+    sample_ids,
+)
+from zenc.gradients.profile_generators import random_subset, uniform, zipf
+from zenc.gradients.profile_io import dump_profiles, read_profile, read_profiles
 from zenc.gradients.spec import GradientSpec
 
 LOADS = [
@@ -106,3 +118,157 @@ def test_least_squares_can_not_be_improved(seed, rows, columns):
 def test_histograms_of_nothing_are_refused(histogram):
     with pytest.raises(CostError, match="histogram of holders"):
         fitted("x", 10, 1, "f32", np.array(histogram, dtype=np.float64))
+
+
+@settings(deadline=None)
+@given(units=st.integers(1, 1 << 61), most=st.integers(1, 500))
+def test_every_neighbourhood_has_one(units, most):
+    ids = sample_ids(units, most)
+    assert len(ids) == min(units, most) and (np.diff(ids) >= 0).all() and 0 <= ids[0] <= ids[-1] < units
+    if most < units < 1 << 50:
+        assert (np.abs(ids - np.arange(most) * (units / most)) <= units / most + 1).all()
+
+
+def test_they_hit_no_pattern():
+    """The sample holds half of every second unit, whatever the distance of its neighbourhoods."""
+    for units in (1 << 17, 1 << 18, 300_000):
+        assert np.mean(sample_ids(units, 1 << 14) % 2) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("units", [5_000, 200_000])
+def test_a_few_steps_show_more_ranks_than_there_were(units):
+    """A sample of 4,096 units from 4 ranks in 12 steps gives d_k for 48 ranks within 4 %."""
+    truth, tally = zipf(0.02, 1.05, units), HolderCounts("words", units, 8, "f32", 4, 4096)
+    for step in range(12):
+        held = drawn(GradientSpec(units, 8, "f32", 0.02, zipf=1.05, seed=step), 4).holders()
+        tally.add(held[tally.ids], np.array([100, 200, 300, 400]))
+    profile = tally.profile()
+    assert (profile.name, profile.units, profile.width, profile.ranks) == ("words", units, 8, 4)
+    assert (profile.recorded.bytes_mean, profile.recorded.bytes_busiest) == (250, 400)
+    assert profile.recorded.misfit < 0.01
+    k = np.array([1, 2, 4, 12, 48])
+    assert profile.union(k) == pytest.approx(truth.union(k), rel=0.04)
+    assert profile.skewness(4) == pytest.approx(truth.skewness(4), rel=0.08)
+
+
+def test_steps_are_no_ranks_where_ranks_share_what_a_step_draws():
+    """Ranks share negative samples that change with every step: d_k for up to 4 ranks is as counted."""
+    units, tally, sums = 5_000, HolderCounts("negatives", 5_000, 8, "f32", 4, 5_000), []
+    for step in range(8):
+        random = np.random.default_rng(step)
+        shared, own = random.random(units) < 0.05, random.random((4, units)) < 0.02
+        held = own | shared
+        sums.append([held[:k].any(axis=0).mean() for k in (1, 2, 3, 4)])
+        tally.add(held.sum(axis=0), np.zeros(4, dtype=np.int64))
+    profile = tally.profile()
+    assert profile.recorded.misfit < 0.01
+    assert profile.union([1, 2, 3, 4]) == pytest.approx(np.mean(sums, axis=0), rel=0.02)
+
+
+def test_a_profile_takes_a_step():
+    with pytest.raises(CostError, match="bad-profile"):
+        HolderCounts("none", 100, 1, "f32", 3, 50).profile()
+
+
+def test_what_is_written_is_read(tmp_path):
+    written = [zipf(0.02, 1.05, 50_000, 64, "bf16", name="a"), random_subset(0.1, 0.3, 77, name="b")]
+    path = tmp_path / "model.json"
+    path.write_text(dump_profiles(written))
+    read = read_profiles(path)
+    assert list(read) == ["a", "b"]
+    for one, other in zip(written, read.values(), strict=True):
+        assert other.to_json() == one.to_json()
+    assert read_profile(path, "b").units == 77
+
+
+def test_one_of_several_is_chosen_by_name(tmp_path):
+    path = tmp_path / "model.json"
+    path.write_text(dump_profiles([uniform(0.1, 9, name="words"), uniform(0.1, 9, name="tags")]))
+    with pytest.raises(CostError, match="2 profiles: 'words', 'tags'"):
+        read_profile(path)
+    with pytest.raises(CostError, match="did you mean 'words'"):
+        read_profile(path, "word")
+    path.write_text(dump_profiles([uniform(0.1, 9, name="words")]))
+    assert read_profile(path).name == "words"
+
+
+def changed(**entry):
+    data = json.loads(dump_profiles([uniform(0.5, 9)]))
+    data["profiles"][0].update(entry)
+    return json.dumps(data)
+
+
+def without(key):
+    data = json.loads(dump_profiles([uniform(0.5, 9)]))
+    del data["profiles"][0][key]
+    return json.dumps(data)
+
+
+BAD = {
+    "": "holds no profiles",
+    "[" * 100_000: "holds no profiles",
+    "[]": "holds no profiles",
+    '{"zenc_profiles": 1}': "lists no profiles",
+    '{"zenc_profiles": 1, "profiles": [3]}': "profile 0: expected dict, found 3",
+    without("width"): "lacks width",
+    changed(colour="red"): "profile 0: unknown keys: 'colour'",
+    changed(units=9.5): "units: expected int, found 9.5",
+    changed(units=True): "units: expected int, found True",
+    changed(units=10**40): "units; a profile has 1 to",
+    changed(dtype="i8"): "unknown dtype",
+    changed(ranges=[]): "0 ranges",
+    changed(ranges=[[0.5]]): "ranges: 0: 0: expected list, found 0.5",
+    changed(ranges=[[[0.5, "1"]]]): "ranges: 0: 0: 1: '1' is no number",
+    changed(ranges=[0.5]): "ranges: 0: expected list",
+    changed(ranges=[[[10**400, 1]]]): "a number of 401 digits is too great",
+    changed(ranges=[[[-0.5, 1.0]]]): "not between 0 and 1",
+    changed(ranges=[[[0.5, 0.9]]]): "the sum 1, but 0.9",
+    changed(ranges=[[[0.5, 1e999]]]).replace("Infinity", "1e999"): "inf is no number",
+    changed(ranges=[[[float("nan"), 1.0]]]): "NaN is no number",
+    dump_profiles([uniform(0.5, 9)] * 2): "two profiles of one name",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BAD.items(), ids=BAD.values())
+def test_anything_else_is_refused(tmp_path, text, words):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(CostError, match="bad-profile") as caught:
+        read_profiles(path)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("number", ["2", "true", "null"])
+def test_profiles_of_another_version_are_told_from_what_is_none(tmp_path, number):
+    path = tmp_path / "other.json"
+    path.write_text(f'{{"zenc_profiles": {number}, "profiles": []}}')
+    with pytest.raises(CostError, match=f"other-version.*version {json.loads(number)} of profiles"):
+        read_profiles(path)
+
+
+def test_files_that_are_none(tmp_path):
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path, tmp_path / "missing", binary):
+        with pytest.raises(CostError, match="holds no profiles"):
+            read_profiles(path)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None)
+@given(key=st.sampled_from(["name", "units", "width", "dtype", "ranks", "ranges"]), value=values)
+def test_any_other_value_is_read_or_refused(tmp_path_factory, key, value):
+    path = tmp_path_factory.mktemp("any") / "profile.json"
+    path.write_text(changed(**{key: value}), encoding="utf-8")
+    try:
+        (profile,) = read_profiles(path).values()
+    except CostError as error:
+        assert {found.id for found in error.diagnostics} == {"bad-profile"}
+    else:
+        assert 0 <= profile.density <= 1

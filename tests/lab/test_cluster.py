@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import pytest
 
 from zenc.lab.cluster import EmulatedCluster, why_not
 from zenc.lab.impairment import ImpairedCluster, Impairment
+from zenc.lab.namespaces import NetworkError
+from zenc.lab.routed import RoutedCluster
+from zenc.topology.load import load_topology
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = """
@@ -90,3 +94,50 @@ def test_a_new_impairment_takes_the_place_of_the_one_before(monkeypatch):
     ImpairedCluster(1, "100mbit").impair(Impairment(lost=0.5))
     assert told[0] == ("filter", "delete", "dev", "port0", "ingress")
     assert [words[:4] for words in told[1:]] == [("filter", "add", "dev", "port0")]
+
+
+CORNER = """topology corner {
+    levels: host(3)
+    switch near
+    switch far
+    link host(0) - near: 40 Mbit/s
+    link host(1) - near: 60 Mbit/s
+    link near - far: 30 Mbit/s
+    link far - host(2): 20 Mbit/s
+}"""
+TALK = """
+import socket, sys
+here, there = sys.argv[1:]
+with socket.create_server((here, 7000)) as server:
+    if there:
+        with socket.create_connection((there, 7000), 5) as client:
+            client.sendall(bytes(30_000))
+    else:
+        print("ready", flush=True)
+        with server.accept()[0] as client:
+            print(client.getpeername()[0], sum(len(got) for got in iter(lambda: client.recv(4096), b"")))
+"""
+
+
+def test_hosts_are_joined_as_a_topology_says(right):
+    """Two switches forward between the first host and the last, and each end of a link has the rate of the link."""
+    with RoutedCluster(load_topology(CORNER)) as cluster:
+        made = cluster.namespaces
+        rates = {"eth0": "40Mbit", "eth1": "60Mbit", "eth2": "30Mbit"}
+        near = made.command(made.hosts[cluster.places["near"]], ["tc", "qdisc"])
+        shown = subprocess.run(near, capture_output=True, text=True, check=True).stdout
+        assert all(re.search(f"dev {device} root .* rate {rate}", shown) for device, rate in rates.items())
+        hears = cluster.command(2, [sys.executable, "-c", TALK, cluster.address(2), ""])
+        with subprocess.Popen(hears, stdout=subprocess.PIPE, text=True) as hearing:
+            assert hearing.stdout and hearing.stdout.readline() == "ready\n"
+            tells = cluster.command(0, [sys.executable, "-c", TALK, cluster.address(0), cluster.address(2)])
+            subprocess.run(tells, check=True, timeout=20)
+            assert hearing.stdout.read() == f"{cluster.address(0)} 30000\n"
+        (sent, _), (nothing, _), (_, received) = cluster.carried()
+        assert sent > 30_000 > nothing and received > 30_000
+
+
+@pytest.mark.parametrize("cluster", ["ring(4)", CORNER.replace("}", "link host(0) -> far: 10 Mbit/s }")])
+def test_a_topology_that_hosts_can_not_have_is_refused(cluster):
+    with pytest.raises(NetworkError, match="bad-lab"):
+        RoutedCluster(load_topology(cluster))

@@ -274,9 +274,8 @@ def least_seconds(run: Callable[[], object]) -> float:
     ids=lambda text: text[:8],
 )
 def test_deep_nesting_is_refused(text: str) -> None:
-    with pytest.raises(SchemeSyntaxError) as caught:
+    with pytest.raises(SchemeSyntaxError, match=r"error\[nesting\]"):
         parse_expression(text)
-    assert caught.value.diagnostics[0].id == "nesting"
 
 
 def test_deep_blocks_are_refused() -> None:
@@ -291,9 +290,8 @@ def test_deep_blocks_are_refused() -> None:
     "digits", ["9" * 10**6, "0x" + "f" * 10**6, "18446744073709551616", "9" * 10**6 + ".5", "1e999"]
 )
 def test_great_numbers_are_refused(digits: str) -> None:
-    with pytest.raises(SchemeSyntaxError) as caught:
+    with pytest.raises(SchemeSyntaxError, match=r"error\[number-range\]"):
         parse(Source("t", f"scheme a(k = {digits}) {{ }}"))
-    assert caught.value.diagnostics[0].id == "number-range"
 
 
 def test_the_greatest_integer() -> None:

@@ -1,15 +1,19 @@
-"""Canonical text parses back to its tree."""
+"""Canonical text parses back to its tree; any text parses to a program or raises a ZencError."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from tests.support.damage import WORDS, damaged
 from tests.support.fuzz import fuzzed
-from tests.support.schedules import blocks, expressions
-from tests.support.statements import block_lines, block_text
+from tests.support.programs import programs
+from tests.support.schedules import block_lines, block_text, blocks, expressions
+from tests.support.survival import reading_faults
 from zenc.common.resources import directory
 from zenc.errors import Source
+from zenc.language.files import load_text
 from zenc.language.formatter import expression_text
 from zenc.language.parse import parse, parse_block, parse_expression
 from zenc.language.schedule import Block, Expression, Integer
@@ -64,3 +68,41 @@ def test_layout() -> None:
         "        let c = 2",
         "    } else if d { }",
     ]
+
+
+SHIPPED = [path.read_text(encoding="utf-8") for path in sorted(directory("schemes").rglob("*.zen"))]
+
+
+@fuzzed(100)
+@given(st.text())
+@example("\ud800")
+def test_any_text(text: str) -> None:
+    assert reading_faults(text) == []
+
+
+@fuzzed(200)
+@given(st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join))
+def test_any_words(text: str) -> None:
+    assert reading_faults(text) == []
+    assert reading_faults("scheme a { communication: schedule { push { " + text) == []
+    assert reading_faults("topology a { " + text) == []
+
+
+@fuzzed(200)
+@given(damaged(st.sampled_from(SHIPPED), WORDS))
+def test_shipped_texts_with_changes(text: str) -> None:
+    assert reading_faults(text) == []
+
+
+@fuzzed(100)
+@given(programs())
+def test_generated_programs(text: str) -> None:
+    if "no such.zen" not in text:
+        assert load_text(text).main
+    assert reading_faults(text) == []
+
+
+@fuzzed(100)
+@given(damaged(programs(), WORDS))
+def test_generated_programs_with_changes(text: str) -> None:
+    assert reading_faults(text) == []

@@ -76,7 +76,7 @@ def test_mutants_of_the_core_are_python_and_drawn_alike():
 
 def test_the_nearest_tests_are_those_of_the_file():
     assert nearest(ROOT, "zenc/scheme/resolve.py")[0][0] == "tests/scheme/test_resolve.py"
-    assert nearest(ROOT, "templates/shared/zenc/permutation.h")[0][0] == "tests/targets/cpu/test_permutation.py"
+    assert nearest(ROOT, "templates/shared/zenc/permutation.h")[0][0] == "tests/targets/cpu/test_place.py"
     for path in files_of(ROOT)[::500]:
         first, others = nearest(ROOT, path)
         assert WHOLE[0] in first and not set(first) & set(others)

@@ -114,9 +114,8 @@ def test_a_plan_announces_under_holders_only():
     by_directory = {"kind": "holders", "directory": 3}
     wrong = ({**data, "mapping": {"kind": "contiguous"}}, {**data, "mapping": by_directory})
     for changed in (*wrong, {k: v for k, v in data.items() if k != "announce"}):
-        with pytest.raises(ArtifactError) as caught:
+        with pytest.raises(ArtifactError, match=r"error\[bad-plan\]"):
             plan_from_json(changed)
-        assert caught.value.diagnostics[0].id == "bad-plan"
 
 
 @pytest.mark.parametrize(

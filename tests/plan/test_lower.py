@@ -1,19 +1,29 @@
-"""Decisions that depend on the scheme alone are made in its plan; others stay as written."""
+"""Plans of schemes: lowered, as golden JSON, and executed by a reader that knows docs/internals/plan.md alone."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 
+import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from tests.support.shipped import ALL
+from zenc.api import compile
 from zenc.errors import VerificationError
 from zenc.language.parse import parse_expression
 from zenc.language.schedule import Block, For, If, Send, Step
 from zenc.plan.expressions import Scope
-from zenc.plan.ir import PhaseKind
+from zenc.plan.from_json import plan_from_json
+from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.lower import LARGEST_SIZE, partial_eval
+from zenc.plan.requirements import LARGEST_SOUGHT, allowed, nearest_allowed
 from zenc.plan.unroll import expand
-from zenc.verify.proof import verify_all
+from zenc.verify.proof import verify, verify_all
 
 ONE = "partition: centralization"
 CUT = "partition: parallelism balance: imbalanced"
@@ -132,3 +142,146 @@ def test_sizes_that_cannot_be(size):
 
 def test_a_pinned_plan_is_proved_for_its_size_alone():
     assert [proof.size for proof in verify_all(plan_of(scheme_text("ring", "incremental", CUT), 5))] == [5]
+
+
+@pytest.mark.one_in(1)
+@pytest.mark.parametrize("scheme", ALL)
+def test_plan(scheme: str, assert_golden: Callable[[str, str], None]) -> None:
+    assert_golden(f"{scheme}.plan.json", compile(scheme).plan.text())
+
+
+Sends = list[tuple[int, int]]
+"""Sent parts with their receivers."""
+
+
+def value(text: str, names: dict[str, int]) -> int:
+    """Evaluate an expression of ``balanced``, whose operators are those of Python but for two."""
+    return int(eval(re.sub(r"\bmod\b", "%", text).replace("/", "//"), {}, names))
+
+
+def moves(block: list[dict[str, Any]], names: dict[str, int]) -> Iterator[Sends]:
+    for item in block:
+        if "step" in item:
+            yield [move for send in moves(item["step"], names) for move in send]
+        elif "for" in item:
+            for i in range(value(item["from"], names), value(item["to"], names) + 1):
+                yield from moves(item["do"], {**names, item["for"]: i})
+        elif "if" in item:
+            yield from moves(item["then"] if value(item["if"], names) else item["else"], names)
+        else:
+            which = item["send"].partition(" ")[2]
+            chosen = range(names["parts"]) if item["send"] == "all" else [value(which, names)]
+            yield [(part, value(item["to"], names)) for part in chosen]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_balanced_by_hand(size: int) -> None:
+    plan = zenc.compile("balanced", target="plan").plan.to_json()
+    held = [[f"{part}{'abcde'[rank]}" for part in range(size)] for rank in range(size)]
+    sums = [" + ".join(f"{part}{letter}" for letter in "abcde"[:size]) for part in range(size)]
+    for phase, (described,) in (("push", plan["pushes"]), ("pull", plan["pulls"])):
+        names = {"size": size, "parts": size}
+        of_rank = [list(moves(described["moves"], {"rank": rank, **names})) for rank in range(size)]
+        for step in zip(*of_rank, strict=True):
+            before = [list(row) for row in held]
+            for rank in range(size):
+                arriving = [(source, part) for source in range(size) for part, to in step[source] if to == rank]
+                for part in {part for _, part in arriving}:
+                    holders = [source for source, other in arriving if other == part] + [rank] * (phase == "push")
+                    held[rank][part] = " + ".join(before[holder][part] for holder in sorted(holders))
+        if phase == "push":
+            assert [held[rank][rank] for rank in range(size)] == sums
+    assert held == [sums] * size
+
+
+EVEN = 'require size mod 2 == 0 "ranks come in pairs"'
+
+
+def requiring(text: str, *, pull: str = "", size: int | None = None) -> Plan:
+    return plan_with(f"{text}\n{DIRECT_PUSH}", f"{pull}\n{DIRECT_PULL}", size)
+
+
+def refused(plan: Plan, size: int) -> tuple[str, str, str, str | None]:
+    """Return (message, note, place, help) of the only diagnostic, about an unmet requirement."""
+    with pytest.raises(VerificationError) as caught:
+        verify(plan, size)
+    (found,) = caught.value.diagnostics
+    assert found.id == "unmet-requirement" and found.span is not None and f"among {size} ranks" in found.notes
+    return found.message, found.notes[0], f"{found.span.line}:{found.span.column}", found.help
+
+
+def test_the_author_speaks_at_the_line_and_the_nearest_sizes_are_named():
+    message, note, place, help = refused(requiring(EVEN), 7)
+    assert (message, place) == ("ranks come in pairs", "3:9")
+    assert note == "'size mod 2 == 0' does not hold where size is 7"
+    assert help == "it holds for 6 and for 8 ranks"
+
+
+def test_parameters_show_their_values():
+    text = (
+        'scheme mine(a, b = 2) { communication: schedule { push { let c = a * b require c == size "no" } pull { } }\n'
+        "aggregation: incremental partition: centralization }"
+    ).replace("(a,", "(a = 3,")
+    _, note, _, help = refused(plan_of(text), 5)
+    assert note == "'c == size' does not hold where c is 6 and size is 5"
+    assert help == "it holds for 6 ranks"
+
+
+def test_an_unpinned_plan_is_proved_for_the_sizes_it_allows():
+    assert [proof.size for proof in verify_all(requiring(EVEN))] == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert [proof.size for proof in verify_all(requiring('require size mod 20 == 0 "twenty"'))] == [20]
+    assert [proof.size for proof in verify_all(requiring("", pull=EVEN))] == [2, 4, 6, 8, 10, 12, 14, 16]
+
+
+def test_what_no_size_meets_is_an_error():
+    *_, help = refused(requiring('require size < 0 "never"'), 3)
+    assert help == f"no number of ranks up to {LARGEST_SOUGHT:,} meets it: look at the parameters"
+    with pytest.raises(VerificationError, match="never"):
+        verify_all(requiring('require size < 0 "never"'))
+
+
+def test_nothing_but_the_requirement_is_told():
+    """A number of ranks that the schedule refuses has other faults too, which are not reported."""
+    plan = plan_with(f"{EVEN}\nstep {{ send all to size }}", "step { send all to rank }")
+    assert refused(plan, 3)[0] == "ranks come in pairs"
+
+
+def test_in_branches_loops_and_steps():
+    assert allowed(requiring(f"if size > 4 {{ {EVEN} }}"), range(1, 9)) == [1, 2, 3, 4, 6, 8]
+    inside = requiring('for k in 1 .. size { require k < 5 "a short loop" }')
+    assert allowed(inside, [9]) == [9], "a loop is not run to find out"
+    with pytest.raises(VerificationError, match="a short loop"):
+        verify(inside, 9)
+    verify(inside, 4)
+    with pytest.raises(VerificationError, match="rank 2 is one too many"):
+        verify(requiring('step { require rank < 2 "rank 2 is one too many" }'), 3)
+
+
+def test_a_message_may_be_left_empty():
+    assert refused(requiring('require size == 4 ""'), 3)[0] == "what this schedule requires does not hold"
+
+
+def test_a_rank_at_which_it_fails_is_named():
+    _, note, _, _ = refused(requiring('require rank < 3 "few"'), 5)
+    assert note == "'rank < 3' does not hold where rank is 3"
+
+
+def test_other_errors_are_told_as_ever():
+    with pytest.raises(VerificationError, match="divides by zero"):
+        verify(requiring('require 4 / (size - 3) > 0 "x"'), 3)
+
+
+def test_pinned_and_saved_plans_keep_it():
+    for size in (None, 4, 5):
+        plan = requiring(EVEN, size=size)
+        again = plan_from_json(json.loads(plan.text()))
+        assert again == plan and again.digest == plan.digest
+    assert refused(again, 5)[3] == "it holds for 4 and for 6 ranks"
+
+
+@pytest.mark.parametrize(
+    ("condition", "nearest"),
+    [("size > 0", 4), ("size mod 2 == 1", 3), ("size == 16", 16), ("size > 100", 101), ("size == 1", 1), ("0", 4)],
+)
+def test_the_nearest_number_of_ranks(condition: str, nearest: int) -> None:
+    assert nearest_allowed(requiring(f'require {condition} "some"'), 4) == nearest

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, INNER, tiered_text
+from tests.support.executor import assert_plays, phases_of
 from tests.support.fuzz import tried
 from tests.support.plans import explain, plan_of
-from tests.support.steps import assert_plays, phases_of
 from zenc.errors import ArtifactError, VerificationError
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.from_json import plan_from_json

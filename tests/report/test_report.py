@@ -216,9 +216,8 @@ def test_bad_input_is_said(
 )  # fmt: skip
 def test_files_without_measurements(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(CostError) as caught:
+    with pytest.raises(CostError, match=r"error\[bad-measurement\]"):
         read_measured(tmp_path / "x.json")
-    assert caught.value.diagnostics[0].id == "bad-measurement"
 
 
 def test_measurements_in_all_forms(tmp_path: Path) -> None:

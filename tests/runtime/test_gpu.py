@@ -196,9 +196,8 @@ def test_no_memory_is_an_error_of_the_rank_that_has_none():
     rank = emulated_ranks(artifact, 1)[0]
     tensor = sparse_tensor("random", 0, 1, 70, 3, torch.float32, 1)
     rank.gpu.left = 1
-    with pytest.raises(zenc.TensorError) as caught:
+    with pytest.raises(zenc.TensorError, match=r"error\[out-of-memory\]"):
         rank.collective.all_reduce(tensor)
-    assert caught.value.diagnostics[0].id == "out-of-memory"
     rank.gpu.left = None
     assert torch.equal(rank.collective.all_reduce(tensor).to_dense(), tensor.to_dense()), "its state is whole"
 
@@ -206,9 +205,7 @@ def test_no_memory_is_an_error_of_the_rank_that_has_none():
 def test_ranks_in_different_calls_are_told():
     artifact = zenc.compile("balanced", ranks=2)
     ranks = emulated_ranks(artifact, 2, deadline=20)
-    with pytest.raises(zenc.SynchronisationError) as caught:
+    with pytest.raises(zenc.SynchronisationError, match=r"error\[different-calls\]"):
         reduced(ranks, [torch.ones(4, 3), torch.ones(5, 3)])
-    assert caught.value.diagnostics[0].id == "different-calls"
-    with pytest.raises(zenc.SynchronisationError) as later:
+    with pytest.raises(zenc.SynchronisationError, match=r"error\[group-broken\]"):
         ranks[0].collective.all_reduce(torch.ones(4, 3))
-    assert later.value.diagnostics[0].id == "group-broken"

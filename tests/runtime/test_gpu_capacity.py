@@ -168,32 +168,11 @@ def test_a_peer_that_does_not_replay_is_missed():
     graphs = Graphs("balanced", [torch.zeros(UNITS, WIDTH) for _ in range(2)], FixedCapacity(0.5, 1.0), deadline=3)
     graphs.ranks[0].gpu.launch(graphs.graphs[0])
     started = time.monotonic()
-    with pytest.raises(zenc.SynchronisationError) as caught:
+    with pytest.raises(zenc.SynchronisationError, match=r"error\[deadline\]"):
         graphs.calls[0].result()
-    assert caught.value.diagnostics[0].id == "deadline"
     assert time.monotonic() - started < 20
-    with pytest.raises(zenc.SynchronisationError) as later:
+    with pytest.raises(zenc.SynchronisationError, match=r"error\[group-broken\]"):
         graphs.ranks[0].collective.all_reduce(torch.ones(4, 3))
-    assert later.value.diagnostics[0].id == "group-broken"
-
-
-@pytest.mark.parametrize(
-    ("capacity", "tensor"),
-    [(None, torch.zeros(4, 3)), (FixedCapacity(1, 1), torch.zeros(4, 6)[:, ::2])],
-    ids=["exact mode", "gaps"],
-)
-def test_what_no_graph_can_hold(capacity, tensor):
-    rank = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=capacity)[0]
-    with pytest.raises(zenc.TensorError) as caught:
-        rank.collective.capturable(tensor)
-    assert caught.value.diagnostics[0].id == "not-capturable"
-
-
-def test_a_result_is_of_a_replay():
-    rank = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=FixedCapacity(1, 1))[0]
-    with pytest.raises(zenc.TensorError) as caught:
-        rank.collective.capturable(torch.zeros(4, 3)).result()
-    assert caught.value.diagnostics[0].id == "not-capturable"
 
 
 def test_capacities():
@@ -209,9 +188,8 @@ BAD = [("balanced", given, "bad-capacity") for given in (0.0, -1.0, 1.5, (0.2, 0
 
 @pytest.mark.parametrize(("scheme", "given", "id"), [*BAD, ("holders", 0.1, "no-capacity-mode")])
 def test_shares_that_are_none_and_holders_are_refused(scheme, given, id):
-    with pytest.raises(zenc.ZencError) as caught:
+    with pytest.raises(zenc.ZencError, match=rf"error\[{id}\]"):
         capacity_of(given, zenc.compile(scheme, ranks=4).plan, 4)
-    assert caught.value.diagnostics[0].id == id
 
 
 def test_calls_go_on_while_somebody_captures():
@@ -228,8 +206,20 @@ def test_calls_go_on_while_somebody_captures():
     assert same_bits([*cpu_sums(zenc.compile("balanced", ranks=2), inputs), *found])
 
 
-def test_a_call_that_waits_is_not_captured():
-    (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1)
-    with pytest.raises(zenc.TensorError) as caught:
-        rank.gpu.captured(lambda: rank.collective.all_reduce(torch.ones(4, 3)))
-    assert caught.value.diagnostics[0].id == "not-capturable"
+NO_ROOM, ROOM = None, FixedCapacity(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "call"),
+    [
+        (NO_ROOM, lambda rank: rank.collective.capturable(torch.zeros(4, 3))),
+        (ROOM, lambda rank: rank.collective.capturable(torch.zeros(4, 6)[:, ::2])),
+        (ROOM, lambda rank: rank.collective.capturable(torch.zeros(4, 3)).result()),
+        (NO_ROOM, lambda rank: rank.gpu.captured(lambda: rank.collective.all_reduce(torch.ones(4, 3)))),
+    ],
+    ids=["exact mode", "gaps", "a result before a replay", "a call that waits"],
+)
+def test_what_no_graph_can_hold(capacity, call):
+    (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=capacity)
+    with pytest.raises(zenc.TensorError, match=r"error\[not-capturable\]"):
+        call(rank)

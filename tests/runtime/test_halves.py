@@ -167,9 +167,8 @@ def test_calls_under_way_and_their_statistics():
 def test_ranks_in_different_halves_are_told():
     ranks = collectives(BALANCED, 2, deadline=5)
     part = torch.sparse_coo_tensor(torch.zeros(1, 0), torch.zeros(0, 4), (64, 4), check_invariants=False)
-    with pytest.raises(SynchronisationError) as caught:
+    with pytest.raises(SynchronisationError, match=r"error\[different-calls\]"):
         run_each([ranks[0].all_gather, ranks[1].reduce_scatter], [part, part])
-    assert caught.value.diagnostics[0].id == "different-calls"
 
 
 def refused(call: object) -> str:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
-from tests.support.bandwidth import bound, zipf_holders
 from tests.support.cases import (
     DTYPES,
     KINDS,
@@ -23,6 +22,7 @@ from tests.support.cases import (
     wrong_sums,
 )
 from tests.support.fuzz import tried
+from tests.support.holder_bytes import bound, zipf_holders
 from tests.support.local import collectives, run_all
 
 JOBS = "tests.runtime.jobs:"

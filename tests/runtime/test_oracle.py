@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import zenc
-from tests.runtime.golden_sums import CASES, digest, gradient
 from tests.runtime.jobs import bits
+from tests.runtime.test_golden_sums import CASES, digest, gradient
 from tests.support.local import collectives, run_all
 from tests.support.shipped import ALL, LOSSY, plan_of_shipped
 from zenc.analysis.exact_traffic import weigh

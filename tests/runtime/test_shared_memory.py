@@ -9,28 +9,122 @@ import errno
 import gc
 import importlib
 import logging
+import mmap
 import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import zenc
+from tests.runtime.jobs import DEADLINE, bits, both_ways
+from tests.support.cases import sparse_tensor
 from tests.support.meeting import Meeting, communicator_of
 from tests.support.ranks import Ranks, RanksFailed
 from zenc.errors import TensorError
 from zenc.runtime.group.host_collectives import gather_equal
 from zenc.runtime.transports import shared_memory
-from zenc.runtime.transports.block_pool import IDLE_SECONDS, block_bytes
+from zenc.runtime.transports.block_pool import IDLE_SECONDS, BlockPool, block_bytes
 from zenc.runtime.transports.shared_memory import OwnFile, PeerFile, ring_functions
 from zenc.runtime.transports.shared_transport import SharedTransport, sharing
 
-JOBS = "tests.runtime.shared_memory_jobs:"
+
+def peers(collective: zenc.Collective) -> list[int]:
+    """Return the ranks with which this one shares memory."""
+    transport = collective.communicator.transport
+    return sorted(transport.links) if isinstance(transport, SharedTransport) else []
+
+
+def mixed(group: dist.ProcessGroup, schemes: list[str]) -> tuple[list[int], list[tuple[str, str]]]:
+    """Sum on two hosts of two ranks; return the ranks sharing memory, and bits of sums both ways."""
+    rank, size = group.rank(), group.size()
+    real = shared_memory.host
+    shared_memory.host = lambda: bytes([1 + rank // 2]) * 16
+    try:
+        other = dist.new_group(list(range(size)))  # a communicator of its own
+        found = []
+        for name in schemes:
+            params = {"gpus": 2} if name == "zen_cluster" else {}
+            ways = both_ways(zenc.compile(name, ranks=size, params=params), other)
+            tensor = sparse_tensor("random", rank, size, 4000, 16, torch.float32, 3)
+            shared, wire = (bits(way.all_reduce(tensor)) for way in ways)
+            found.append((shared, wire))
+        return peers(ways[0]), found
+    finally:
+        shared_memory.host = real
+
+
+def killed(group: dist.ProcessGroup, deadline: float) -> tuple[bool, bool, str, float]:
+    """Kill rank 1 in a call; return whether memory was shared and messages long, the error, and its seconds."""
+    collective = zenc.load("balanced", group, deadline=deadline)
+    tensor = torch.ones(1_000_000)
+    collective.all_reduce(tensor)
+    long = collective.stats["bytes_sent"] > 1_000_000
+    started = time.perf_counter()
+    if group.rank() == 1:
+        send = collective.communicator.transport.send
+        collective.communicator.transport.send = lambda *packet: os.kill(os.getpid(), signal.SIGKILL) or send(*packet)
+    try:
+        collective.all_reduce(tensor)
+    except zenc.ZencError as error:
+        return bool(peers(collective)), long, str(error), time.perf_counter() - started
+    return bool(peers(collective)), long, "", DEADLINE
+
+
+SIZES = st.lists(st.integers(1, 40_000), max_size=20)
+
+
+def look(pool: BlockPool) -> None:
+    """Ask for a room after a minute."""
+    pool._looked -= 2 * IDLE_SECONDS
+    pool.room(1)
+
+
+@settings(deadline=None)
+@given(SIZES, SIZES)
+def test_only_pages_of_free_blocks_go_back(kept: list[int], gone: list[int]) -> None:
+    returned: list[tuple[int, int]] = []
+    pool = BlockPool(memoryview(bytearray(1 << 21)), give_back=lambda at, size: returned.append((at, at + size)))
+    rooms = [pool.room(size).fill_(number) for number, size in enumerate(kept)]
+    free = [pool.room(size) for size in gone]
+    places = sorted((held.at, held.at + held.size) for held in pool._in_use.values())
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(places))
+    del free
+    look(pool)
+    assert returned == [], "they have been taken a moment ago"
+    look(pool)
+    in_use = [(held.at, held.at + held.size) for held in pool._in_use.values()]
+    assert all(end <= begin or until <= at for at, end in returned for begin, until in in_use)
+    assert all(at % mmap.PAGESIZE == end % mmap.PAGESIZE == 0 for at, end in returned)
+    assert len(returned) >= sum(size >= 2 * mmap.PAGESIZE for size in gone), "a page lies in each of these whole"
+    assert all(bool(room.eq(number).all()) for number, room in enumerate(rooms))
+
+
+def test_blocks_keep_their_pages_as_long_as_they_are_taken() -> None:
+    memory = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pool = BlockPool(memoryview(memory), give_back=partial(memory.madvise, mmap.MADV_DONTNEED))
+    size = 100_000
+    for _ in range(3):
+        pool.room(size).fill_(7)
+        look(pool)
+        assert bytes(memory).count(7) == size
+    look(pool)
+    assert bytes(memory).count(7) < 2 * mmap.PAGESIZE, "all but parts of pages"
+    pool.room(size).fill_(8)
+    assert bytes(memory).count(8) == size, "the block is taken again"
+
+
+JOBS = "tests.runtime.test_shared_memory:"
 NOTHING = torch.empty(0, dtype=torch.uint8)
 
 

@@ -264,19 +264,21 @@ def sent_away(stranger: socket.socket) -> bool:
         return True
 
 
-def ways(group: dist.ProcessGroup) -> tuple[list[str], list[str]]:
+def ways(group: dist.ProcessGroup, scheme: str) -> tuple[list[str], list[str]]:
     """Return the transports of two groups, in one of which ranks refuse their own connections; and bits of sums."""
     rank, size, names, found = group.rank(), group.size(), [], []
     for wanted in "10":
         os.environ["ZENC_SOCKETS"] = wanted
-        of = zenc.load("balanced", dist.new_group(list(range(size))), shared_memory=False)
+        of = zenc.load(scheme, dist.new_group(list(range(size))), shared_memory=False)
         names.append(type(of.communicator.wire).__name__)
         found.append(bits(of.all_reduce(sparse_tensor("random", rank, size, 4000, 16, torch.float32, 3))))
     del os.environ["ZENC_SOCKETS"]
     return names, found
 
 
-def test_ranks_without_connections_of_their_own_take_gloo(four: Any) -> None:
-    found = four.run(JOBS + "ways", size=4)
+@pytest.mark.parametrize("scheme", ["balanced", "double_binary_tree"])
+def test_ranks_without_connections_of_their_own_take_gloo(four: Any, scheme: str) -> None:
+    """Over connections messages of the second flow, and over gloo they go step by step."""
+    found = four.run(JOBS + "ways", size=4, scheme=scheme)
     assert all(names == ["SocketTransport", "GlooTransport"] for names, _ in found)
     assert {bit for _, all_bits in found for bit in all_bits} == {found[0][1][0]}

@@ -229,6 +229,7 @@ def test_only_programs_that_compress_read_the_compressors() -> None:
         ("compress: hlaf", "unknown-value"),
         ("select: random(0.1) then top(0.1) feedback: residual", "not-linear"),
         ("select: probable(0.1) pull: bitmap feedback: residual", "not-linear"),
+        ("select: heavy(0.1) then sketch(3, 0.1) feedback: residual", "not-linear"),
         ("select: top(0.1) reselect: random(0.1) feedback: residual", "not-linear"),
         ("project: lowrank(2) select: top(0.1) feedback: residual", "not-linear"),
         ("project: lowrank(2) select: random(0.1) feedback: residual", "not-linear"),

@@ -67,7 +67,7 @@ def programs_of(plan: Plan, size: int) -> tuple[RankProgram, ...]:
 
 
 class Device:
-    """A rank's memory and streams on a device, used by one thread at a time.
+    """A rank's memory and stream on a device, used by one thread at a time.
 
     Ranks that share a device allocate everything first: an allocation may wait for all work on the device, and so for
     ranks that wait for this one.
@@ -77,7 +77,7 @@ class Device:
         machine = machine or emulator()
         self.ordinal, self.libraries = machine.device(rank), Libraries(machine.cuda)
         self.use()
-        self.streams = [self.libraries.new("cuStreamCreate", 1) for _ in range(2)]
+        self.stream = self.libraries.new("cuStreamCreate", 1)
         self.pool = self.libraries.new("cuMemAlloc_v2", POOL) if machine.shared else None
         self.used = 0
         self.allocated: list[int] = []
@@ -118,30 +118,28 @@ class Device:
         """Copy ``tensor`` to the device, behind some more values."""
         address = self.allocate_like(tensor, values_before)
         size = tensor.numel() * tensor.element_size()
-        self.libraries.copy(address, tensor.contiguous().data_ptr(), size, self.streams[0])
+        self.libraries.copy(address, tensor.contiguous().data_ptr(), size, self.stream)
         return address
 
     def copy_bytes_in(self, source: int, size: int) -> int:
         address = self.allocate(size)
-        self.libraries.copy(address, source, size, self.streams[0])
+        self.libraries.copy(address, source, size, self.stream)
         return address
 
     def copy_out(self, address: int, tensor: torch.Tensor) -> torch.Tensor:
         size = tensor.numel() * tensor.element_size()
-        self.libraries.copy(tensor.data_ptr(), address, size, self.streams[0])
+        self.libraries.copy(tensor.data_ptr(), address, size, self.stream)
         return tensor
 
     def free_all(self) -> None:
-        for stream in self.streams:
-            self.libraries.call("cuStreamSynchronize", stream)
+        self.libraries.call("cuStreamSynchronize", self.stream)
         for address in self.allocated:
             self.libraries.call("cuMemFree_v2", address)
         self.allocated.clear()
         self.used = 0
 
     def close(self) -> None:
-        for stream in self.streams:
-            self.libraries.call("cuStreamDestroy_v2", stream)
+        self.libraries.call("cuStreamDestroy_v2", self.stream)
         if self.pool is not None:
             self.libraries.call("cuMemFree_v2", self.pool)
 
@@ -258,8 +256,7 @@ class _Rank:
             kernels=self.kernels,
             program=self.program,
             communicator=self.communicator,
-            stream=device.streams[0],
-            side=device.streams[1],
+            stream=device.stream,
             allocate=ALLOCATE(lambda _, size: device.allocate_for_call(size)),
             deadline=int(self.group.deadline * 1e6),
             costs=tuple(format_costs(self.group.plan.link, gpu=True)),

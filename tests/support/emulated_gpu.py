@@ -52,9 +52,9 @@ class EmulatedGpu:
         self.ordinal, self.left, self.copies_in_bulk, self.kernels = ordinal, None, True, DeviceKernels()
         self._libraries = Libraries()
         self._libraries.make_current(ordinal)
-        self._streams = [self._libraries.new("cuStreamCreate", 1) for _ in range(2)]
-        self._graphs = Captured(self._libraries, self._streams[0])
-        weakref.finalize(self, _destroy, self._libraries, self._streams, self._graphs)
+        self._stream = self._libraries.new("cuStreamCreate", 1)
+        self._graphs = Captured(self._libraries, self._stream)
+        weakref.finalize(self, _destroy, self._libraries, self._stream, self._graphs)
 
     left: int | None
     mode: str | None = None
@@ -76,8 +76,8 @@ class EmulatedGpu:
         mode = self.mode or os.environ.get("EMULATOR_MODE", "plain")
         return lambda kernel: bytes(kernels(unit_with(kernel, sources)[0], mode)) + b"\0"
 
-    def streams(self) -> tuple[int, int]:
-        return self._streams[0], self._streams[1]
+    def stream(self) -> int:
+        return self._stream
 
     def memory(self, size: int) -> torch.Tensor:
         if self.left is not None:
@@ -105,18 +105,17 @@ class EmulatedGpu:
 
     def launch(self, graph: int) -> None:
         self.make_current()
-        self._libraries.call("cuGraphLaunch", graph, self._streams[0])
+        self._libraries.call("cuGraphLaunch", graph, self._stream)
 
     def uploaded(self, words: Words) -> tuple[int, object]:
         copy = torch.frombuffer(words, dtype=torch.int64).clone()
         return copy.data_ptr(), copy
 
 
-def _destroy(libraries: Libraries, streams: list[int], graphs: Captured) -> None:
-    """Destroy streams, whose threads have stacks that would otherwise last as long as the process."""
+def _destroy(libraries: Libraries, stream: int, graphs: Captured) -> None:
+    """Destroy a stream, whose thread has a stack that would otherwise last as long as the process."""
     graphs.close()
-    for stream in streams:
-        libraries.call("cuStreamDestroy_v2", stream)
+    libraries.call("cuStreamDestroy_v2", stream)
 
 
 @contextlib.contextmanager

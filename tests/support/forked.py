@@ -37,8 +37,10 @@ LIBRARIES = (
     "lark",
     "numpy",
     "typer._adapters",
+    "pytest",
+    "hypothesis.strategies",
 )
-"""Modules imported late by zenc, torch's optimizers and DDP; not ``typer.rich_utils``, which reads the environment."""
+"""Modules imported late by zenc, torch, DDP and tests; not ``typer.rich_utils``, which reads the environment."""
 SECONDS = 120.0
 Done = subprocess.CompletedProcess[str]
 

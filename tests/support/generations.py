@@ -1,6 +1,6 @@
 """Real processes in one group after another, over one store: some die, and others join those that are left.
 
-    found = lives("tests.runtime.rebuild_jobs:sums", [(0, 1, 2), (0, 2, 3)])       # member -> what it returned
+    found = lives("tests.runtime.test_lifetimes:sums", [(0, 1, 2), (0, 2, 3)])       # member -> what it returned
 
 Each process is a member of some groups, and calls ``job(member, join, groups, **arguments)``; ``join(number)`` makes
 the group of that number, the world from then on. One that ``dies()`` returns nothing.

@@ -1,16 +1,37 @@
 """Contents of a plot, apart from how matplotlib writes it down: that differs from version to version.
 
-Meaning = texts, colour of data -> points of its shapes
-"""
+Meaning = texts, colour of data -> points of its shapes"""
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from zenc.draw.plots.figure import DARK
+from zenc.draw.scene import Mark, Scene
+
+
+def marks_of(within: Scene | Mark, tag: str, style: str | None = None) -> list[Mark]:
+    """Return the marks of a kind in ``within``, of one style or of any, in the order in which they are painted."""
+    return [each for each in _all(within) if each.tag == tag and style in (None, each.attributes.get("class"))]
+
+
+def words(scene: Scene) -> list[str]:
+    return [each.words for each in marks_of(scene, "text")]
+
+
+def numbers(mark: Mark, *names: str) -> list[float]:
+    return [float(mark.attributes[name] or 0.0) for name in names]
+
+
+def _all(within: Scene | Mark) -> Iterator[Mark]:
+    for each in within.marks if isinstance(within, Scene) else within.children:
+        yield each
+        yield from _all(each)
+
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 NEAR = 8.0

@@ -10,8 +10,7 @@ from functools import cache
 from hypothesis import strategies as st
 
 from tests.support.clusters import topologies
-from tests.support.schedules import blocks, expressions, messages
-from tests.support.statements import block_text
+from tests.support.schedules import block_text, blocks, expressions, messages
 from zenc.language.formatter import expression_text
 from zenc.language.schedule import Block
 

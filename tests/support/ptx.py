@@ -58,9 +58,13 @@ def _declaration(source: str, at: int) -> tuple[str, list[str]]:
 
 
 def launches(text: str) -> list[tuple[str, list[str]]]:
-    """Return KERNEL and the arguments behind rows of each ``launch(KERNEL, blocks, rows, ...)`` of host code."""
-    calls = [arguments(text, found.end()) for found in re.finditer(r"(?:\.|->)launch\(", text)]
-    return [(kernel, rest) for kernel, _, _, *rest in calls]
+    """Return KERNEL and its arguments for each launch of host code.
+
+    ``launch(KERNEL, blocks, rows, ...)``, ``launch_of(type, KERNEL, blocks, ...)`` and ``launch_for(n, KERNEL, ...)``.
+    """
+    calls = [(found[1], arguments(text, found.end())) for found in re.finditer(r"(?:\.|->)launch(_\w+)?\(", text)]
+    at, first = {None: 0, "_of": 1, "_for": 1}, {None: 3, "_of": 4, "_for": 2}
+    return [(given[at[how]], given[first[how] :]) for how, given in calls]
 
 
 def kernels_of_host(text: str) -> dict[str, list[str]]:

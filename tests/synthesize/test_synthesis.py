@@ -194,3 +194,12 @@ def test_a_packing_is_as_heavy_as_the_links_allow() -> None:
     rate, weights, _, prices = heaviest([0, 1, 1], loads, 2)
     assert rate == pytest.approx(1.0, abs=1e-5) and weights[0] == pytest.approx(1.0, abs=1e-5)
     assert (loads @ weights <= 1 + 1e-5).all() and prices.sum() == pytest.approx(rate, abs=1e-5)
+
+
+@pytest.mark.parametrize(("rank", "bound"), [("host", 3.75e6), ("gpu", 2.8125e6)])
+def test_hosts_tell_and_hear_at_once(rank: str, bound: float) -> None:
+    """The whole tensor crosses the slow link both ways; on GPUs one half of a call follows the other."""
+    links = f"link {rank}(0) - box: 100 Mbit/s link {rank}(1) - box: 100 Mbit/s link {rank}(2) - box: 30 Mbit/s"
+    found = synthesize(load_topology(f"topology slow {{ levels: {rank}(3) switch box {links} }}"))
+    assert found.all_reduce == pytest.approx(bound) and 0.95 <= found.share <= 1 + 1e-6
+    assert ("crosses it both ways" in dict(found.rows())["cut"]) == found.bound.at_once == (rank == "host")

@@ -10,10 +10,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.support.damage import damaged_bytes, damaged_json
+from tests.support.damage import FOREIGN, WORDS, damaged_bytes, damaged_json
 from tests.support.fuzz import fuzzed
 from tests.support.survival import error_faults, import_faults
-from tests.support.words import FOREIGN, WORDS
 from zenc.common.resources import directory
 from zenc.errors import ZencError
 from zenc.topology.importers import IMPORT_OPTIONS

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import example, given
 
 from tests.support.clusters import topologies
-from tests.support.damage import damaged
+from tests.support.damage import WORDS, damaged
 from tests.support.fuzz import fuzzed
 from tests.support.survival import import_faults
-from tests.support.words import WORDS
 from zenc.errors import TopologyError, ZencError
 from zenc.language.files import load_text
 from zenc.scheme.units import Kind, unit_problem

@@ -268,6 +268,6 @@ def test_the_calls_are_those_of_a_decision_anew_in_each_step(drawn: Any, data: s
 
 def test_a_step_and_a_call_pass_few_files(four) -> None:
     """A reader of what a step of one table does, or an ``all_reduce``, has as many files to open."""
-    for found in four.run("tests.torch.table_jobs:files_on_the_way", size=2):
+    for found in four.run("tests.torch.test_table_groups:files_on_the_way", size=2):
         assert len(found["step"]) <= 20, "\n".join(found["step"])
         assert len(found["call"]) <= 14, "\n".join(found["call"])

@@ -11,9 +11,9 @@ from zlib import crc32
 import pytest
 
 from tests.support.cases import COMBINATIONS, INNER, scheme_text, tiered_text
+from tests.support.executor import assert_plays
 from tests.support.plans import lossy, plan_of
 from tests.support.player import Tree, play, sum_of
-from tests.support.steps import assert_plays
 from zenc.errors import VerificationError
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand

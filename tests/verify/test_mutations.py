@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from tests.support.cases import COMBINATIONS, INNER, scheme_text, tiered_text
-from tests.support.executor import Steps, Wrong, execute
+from tests.support.executor import Steps, Wrong, execute, losses_of, phases_of, shapes_of
 from tests.support.plans import plan_of
-from tests.support.steps import losses_of, phases_of, shapes_of
 from zenc.errors import VerificationError
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import Round, Rounds, Unrolled, expand

@@ -46,7 +46,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 REFUSED = {("0.1", "scheme")}
 """Readers of files whose version has changed since."""
 FILES = [release / name for release in RELEASES for name in READERS if (release / name).exists()]
-STATES = "tests.versions.states:read_again"
+STATES = "tests.versions.written:read_again"
 
 
 def shown(path: Path) -> str:

@@ -21,7 +21,7 @@ from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
-from zenc.scheme.compression import Above, Linear, LowRank, Selection, Sketch, TopOfParts, matrix_of
+from zenc.scheme.compression import Above, Heavy, Linear, LowRank, Selection, Sketch, TopOfParts, matrix_of
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.wire.codes import most_encoded_bytes
 from zenc.wire.partitioning import cut
@@ -83,6 +83,8 @@ def linear_values(select: Sequence[Selection], units: int, width: int) -> int:
 
 
 def _linear_values(one: Selection, units: int, width: int) -> int:
+    if isinstance(one, Heavy):
+        return (_count(one, units) or 0) * width + _linear_values(one.sketch, units, width)
     if isinstance(one, Sketch):
         return one.rows * max(1, round(one.share * units * width / one.rows))
     if isinstance(one, LowRank):  # of two calls, in the mean

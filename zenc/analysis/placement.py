@@ -27,7 +27,7 @@ from zenc.plan.ir import Phase, Plan
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Rounds, expand
 from zenc.scheme.units import bandwidth_text
-from zenc.topology.bound import all_reduce_rate, bound_of, is_two_way
+from zenc.topology.bound import all_reduce_rate, bound_at_once, bound_of, is_two_way
 from zenc.topology.model import Link, Node, Topology
 from zenc.verify.proof import Proof, prove
 from zenc.verify.provenance import Deliveries
@@ -137,9 +137,12 @@ def reach(placement: Placement, bytes: int) -> Reach | None:
         return None
     bound = bound_of(topology)
     upwards = bound if is_two_way(topology) else bound_of(topology, upwards=True)
-    rate = all_reduce_rate(bound, upwards)
+    fastest, rate = bytes / float(placement.loads.seconds[link]), all_reduce_rate(bound, upwards)
+    if fastest > 1.001 * rate and is_two_way(topology):  # with sums and results on their way at once
+        bound = upwards = bound_at_once(topology)
+        rate = all_reduce_rate(bound, upwards)
     cut = bound.text(topology) if bound.rate <= upwards.rate else upwards.text(topology, upwards=True)
-    return Reach(rate, cut, bytes / rate / float(placement.loads.seconds[link]))
+    return Reach(rate, cut, fastest / rate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ SELECTIONS: tuple[words.Selection, ...] = (
     words.Random(SHARE),
     words.Sketch(),
     words.Probable(SHARE),
+    words.Heavy(SHARE),
     words.LowRank(),
 )
 CODES: tuple[words.Code, ...] = (

@@ -89,7 +89,7 @@ def parse_json(data: bytes) -> Any:
     if not data.strip():
         raise ValueError("it is empty")
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_no_number)
+        return json.loads(data.decode("utf-8"), parse_constant=no_number)
     except UnicodeDecodeError as error:
         raise ValueError("it is no text in UTF-8, so no JSON") from error
     except json.JSONDecodeError as error:
@@ -98,7 +98,8 @@ def parse_json(data: bytes) -> Any:
         raise ValueError("it nests too deep") from error
 
 
-def _no_number(word: str) -> NoReturn:
+def no_number(word: str) -> NoReturn:
+    """Raise ValueError for ``word``, a constant that JSON has not: NaN, Infinity or -Infinity."""
     raise ValueError(f"{word} is no number")
 
 

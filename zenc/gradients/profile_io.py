@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from zenc.common.json_codec import Codec
 from zenc.common.untrusted import read_json
 from zenc.common.versioned import PROFILES
 from zenc.errors import CostError, Diagnostic, first_line
-from zenc.gradients.profile import Profile, Recorded
+from zenc.gradients.profile import Profile
 
 MOST_BYTES = 1 << 28
 """Most bytes of a file: a profile takes a megabyte at most, and a model has a few tables."""
 MOST_PROFILES = 4096
-_KEYS: Mapping[str, tuple[type, ...]] = {
-    "name": (str,), "units": (int,), "width": (int,), "dtype": (str,), "ranks": (int, type(None)), "ranges": (list,)
-}  # fmt: skip
 _HELP = "`zenc profile draw` writes such a file, and so does zenc.Profiler.save"
 
 
@@ -83,41 +81,11 @@ def parsed(path: str | os.PathLike[str]) -> Any:
 
 
 def _profile(place: str, entry: Any) -> Profile:
-    if not isinstance(entry, dict):
-        raise _bad(f"{place} is no object with names and values")
-    if missing := [key for key in _KEYS if key not in entry]:
-        raise _bad(f"{place} lacks {', '.join(missing)}")
-    if unknown := [key for key in entry if key not in (*_KEYS, "recorded")]:
-        raise _bad(f"{place} has keys that no profile has: {', '.join(map(repr, unknown[:5]))}")
-    for key, kinds in _KEYS.items():
-        if type(entry[key]) not in kinds:
-            raise _bad(f"{place} has a {type(entry[key]).__name__} for '{key}'")
-    ranges = tuple(_range(f"{place}, range {number}", classes) for number, classes in enumerate(entry["ranges"]))
-    recorded = _recorded(place, entry.get("recorded"))
-    return Profile(**{**entry, "ranges": ranges, "recorded": recorded})
-
-
-def _recorded(place: str, entry: Any) -> Recorded | None:
-    if entry is None:
-        return None
-    kinds = {name: (int,) if name in ("steps", "units") else (int, float) for name in Recorded.__slots__}
-    if not isinstance(entry, dict) or entry.keys() != kinds.keys():
-        raise _bad(f"{place} has a 'recorded' without {', '.join(kinds)}")
-    if wrong := [name for name, value in entry.items() if type(value) not in kinds[name]]:
-        raise _bad(f"{place} has a 'recorded' of which {', '.join(wrong)} is no number")
-    return Recorded(**entry)
-
-
-def _range(place: str, classes: Any) -> tuple[tuple[float, float], ...]:
-    if not isinstance(classes, list):
-        raise _bad(f"{place} is no list of classes")
-    for pair in classes:
-        if not (isinstance(pair, list) and len(pair) == 2 and all(type(value) in (int, float) for value in pair)):
-            raise _bad(f"{place} has a class that is no pair of a probability and a share")
     try:
-        return tuple((float(probability), float(share)) for probability, share in classes)
-    except OverflowError:
-        raise _bad(f"{place} has a number beyond any share") from None
+        found: Profile = Codec().decode(Profile, entry)
+    except ValueError as error:
+        raise _bad(f"{place}: {error}") from error
+    return found
 
 
 def _bad(message: str, help: str | None = _HELP) -> CostError:

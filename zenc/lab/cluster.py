@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -50,6 +50,11 @@ class EmulatedCluster:
             raise NetworkError(Diagnostic("bad-lab", f"a lab has 1 to 250 hosts, not {size}"))
         self.size, self.rate, self.burst, self.queue = size, f"{bits_per_second(rate):.0f}bit", burst, queue
 
+    @property
+    def nodes(self) -> int:
+        """The number of namespaces beside that of the bridge."""
+        return self.size
+
     @staticmethod
     def address(rank: int) -> str:
         """Return the address of the host of ``rank``, in every cluster the same: they do not see each other."""
@@ -57,7 +62,7 @@ class EmulatedCluster:
 
     def __enter__(self) -> EmulatedCluster:
         with ExitStack() as held:
-            self.namespaces = held.enter_context(Namespaces(self.size))
+            self.namespaces = held.enter_context(Namespaces(self.nodes))
             self._make()
             self._held = held.pop_all()
         return self
@@ -70,10 +75,10 @@ class EmulatedCluster:
         return self.namespaces.command(self.namespaces.hosts[rank], words, ends_with_them=True)
 
     def carried(self) -> list[tuple[int, int]]:
-        """Return the bytes that each host has sent and received over its link so far, headers included."""
-        lines = (Path(f"/proc/{host}/net/dev").read_text() for host in self.namespaces.hosts)
-        found = [text.partition("eth0:")[2].split() for text in lines]
-        return [(int(fields[8]), int(fields[0])) for fields in found]
+        """Return the bytes that each host has sent and received over its links so far, headers included."""
+        texts = (Path(f"/proc/{host}/net/dev").read_text() for host in self.namespaces.hosts[: self.size])
+        found = [[line.split()[1:] for line in text.splitlines() if line.lstrip().startswith("eth")] for text in texts]
+        return [(sum(int(of[8]) for of in host), sum(int(of[0]) for of in host)) for host in found]
 
     def _make(self) -> None:
         switch = self.namespaces.switch
@@ -87,16 +92,19 @@ class EmulatedCluster:
             self._shape(switch, f"port{rank}")
 
     def _make_host(self, rank: int, host: int) -> None:
-        writes = (f"[ ! -e /proc/sys/{name} ] || echo {value} > /proc/sys/{name}" for name, value in SYSCTLS.items())
-        self.run(host, ["sh", "-ec", "\n".join(writes)])
+        self._set(host, SYSCTLS)
         others = [peer for peer in range(self.size) if peer != rank]
         known = [f"neigh replace {self.address(p)} lladdr {_hardware(p)} dev eth0 nud permanent" for p in others]
         own = [f"addr add {self.address(rank)}/24 dev eth0", "link set eth0 up"]
         way = f"route replace {SUBNET} dev eth0 proto kernel scope link src {self.address(rank)}"
         self.ip(host, ["link set lo up", *own, f"{way} congctl {CONGESTION_CONTROL}", *known])
 
-    def _shape(self, process: int, device: str) -> None:
-        shape = ["tbf", "rate", self.rate, "burst", str(self.burst), "limit", self.queue]
+    def _set(self, host: int, sysctls: Mapping[str, int]) -> None:
+        writes = (f"[ ! -e /proc/sys/{name} ] || echo {value} > /proc/sys/{name}" for name, value in sysctls.items())
+        self.run(host, ["sh", "-ec", "\n".join(writes)])
+
+    def _shape(self, process: int, device: str, rate: str = "") -> None:
+        shape = ["tbf", "rate", rate or self.rate, "burst", str(self.burst), "limit", self.queue]
         self.run(process, [program("tc"), "qdisc", "replace", "dev", device, "root", *shape])
 
     def ip(self, process: int, lines: Sequence[str]) -> None:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import accumulate
+from types import UnionType
 from typing import TypeVar
 
+from zenc.common.json_codec import Codec, exactly
 from zenc.common.versioned import PLAN
 from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
 from zenc.language import schedule as s
@@ -15,7 +17,7 @@ from zenc.language.parse import parse_expression, parse_phrase
 from zenc.language.terms import Phrase
 from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan, Tier
 from zenc.plan.lower import LARGEST_SIZE, MOST_PICOSECONDS
-from zenc.plan.to_json import Json
+from zenc.plan.to_json import KEYS, Json
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
 from zenc.scheme.compression import Fixed, Linear, LowRank, Selection
@@ -24,15 +26,11 @@ from zenc.scheme.model import (
     MOST_CUT,
     MOST_FUNCTIONS,
     PERMUTED_BLOCKS,
-    Aggregation,
-    Contiguous,
     Encoded,
     Format,
-    HierarchicalHash,
     Holders,
     Mapping,
     Partition,
-    Permutation,
     Unit,
 )
 from zenc.scheme.scope import Checker
@@ -48,8 +46,21 @@ MOST_BLANKS = 1 << 28
 MOST_PHRASE = 1000
 """Most characters of a selection or a code."""
 MOST_TIERS = 64
+LIMITS = {
+    "size": (1, LARGEST_SIZE),
+    "cut": (1, MOST_CUT),
+    "k": (1, MOST_FUNCTIONS),
+    "r1": (0.0, MOST_CELLS),
+    "r2": (0.0, MOST_CELLS),
+    "seed": (0, 2**64 - 1),
+    "directory": (1, LARGEST_SIZE),
+    "link": (0, MOST_PICOSECONDS),
+}
+"""Field of a plan, tier or mapping -> its least and greatest value."""
+Parameters = dict[str, int | float]
 T = TypeVar("T")
 N = TypeVar("N", int, float)
+NodeT = TypeVar("NodeT", Plan, Tier, Mapping)
 
 
 def plan_from_json(data: object, sources: Iterable[Source] = ()) -> Plan:
@@ -59,7 +70,7 @@ def plan_from_json(data: object, sources: Iterable[Source] = ()) -> Plan:
     """
     reader = _PlanReader({source.name: source for source in sources})
     try:
-        return reader.plan(_of_type(data, dict))
+        return reader.plan(exactly(data, dict))
     except ArtifactError:
         raise
     except (ZencError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -86,8 +97,8 @@ def _ensure_meaning(phases: Iterable[Phase]) -> None:
         raise ValueError(found[0].message)
 
 
-_BESIDE_TREES = (s.For, s.If, s.Let, s.Require, s.Step, s.Send, s.Trees)
-"""Statements of all blocks but that of trees."""
+_BESIDE_TREES = s.For | s.If | s.Step | s.Send | s.Trees
+"""Statements that stand in no tree's block."""
 _MEANINGLESS = {
     "loose-branch",
     "unknown-name",
@@ -98,10 +109,14 @@ _MEANINGLESS = {
 }
 
 
-def _of_type(value: object, kind: type[T]) -> T:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise TypeError(f"expected {kind.__name__}, found {value!r:.40}")
-    return value
+def _ensure_trees(nodes: Iterable[object], strays: type | UnionType) -> None:
+    for node in nodes:
+        if isinstance(node, strays):
+            raise ValueError("trees stand in a phase, and in them trees")
+        if isinstance(node, s.SpanningTree) and not (node.branches and all(branch.to for branch in node.branches)):
+            raise ValueError("a tree has branches, each to a rank")
+        if isinstance(node, s.Statement):
+            _ensure_trees(s.children(node), _BESIDE_TREES if isinstance(node, s.Trees) else s.SpanningTree)
 
 
 def _in_range(value: N, least: N, most: N) -> N:
@@ -115,15 +130,17 @@ class _PlanReader:
         self.sources, self.letters, self.blanks = sources, 0, 0
         self._starts: dict[str, list[int]] = {}
         """The places where lines start, and one beyond the text, for each source."""
+        leaves = {s.Expression: self.expression, s.Parts: self.parts, Span: self.place}
+        self.item = Codec(KEYS, leaves, places=True).item
 
     def plan(self, data: Json) -> Plan:
         PLAN.ensure(data, "this plan")
-        size = None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE)
-        _in_range(len(_of_type(data["tiers"], list)), 1, MOST_TIERS)
-        tiers = tuple(self.tier(tier, depth) for depth, tier in enumerate(data["tiers"]))
+        tiers = self.item(data, "tiers", tuple[Tier, ...])
+        tiers = tuple(replace(_in_limits(tier), depth=depth) for depth, tier in enumerate(tiers))
+        _in_range(len(tiers), 1, MOST_TIERS)
         _ensure_nested(tiers)
-        mapping, announces = _mapping_from_json(data["mapping"]), "announce" in data
-        across = _mapping_from_json(data["across"]) if "across" in data else None
+        mapping, announces = self.mapping(data, "mapping"), "announce" in data
+        across = self.mapping(data, "across") if "across" in data else None
         *inner, last = self.phases(data["pushes"], PhaseKind.PUSH, tiers)
         sets = (self.phase(data[kind.value], kind, tiers) for kind in SET_KINDS if kind.value in data)
         phases = (*inner, *sets, last, *self.phases(data["pulls"], PhaseKind.PULL, tiers[::-1]))
@@ -140,58 +157,50 @@ class _PlanReader:
             raise ValueError("nothing is lost where a tier has owners of its own")
         _ensure_meaning(phases)
         _ensure_summable(phases, announces, may_select=across is None)
-        given = _of_type(data["parameters"], dict)
-        parameters = {
-            name: value if isinstance(value, float) else _of_type(value, int) for name, value in given.items()
-        }
-        return Plan(
-            scheme=_of_type(data["scheme"], str),
-            doc=_of_type(data["doc"], str),
-            parameters=tuple(parameters.items()),
-            size=size,
+        plan = Plan(
+            scheme=self.item(data, "scheme", str),
+            doc=self.item(data, "doc", str),
+            parameters=tuple(self.item(data, "parameters", Parameters).items()),
+            size=self.item(data, "size", int | None),
             mapping=mapping,
-            unit=Unit(data["unit"]),
+            unit=self.item(data, "unit", Unit),
             tiers=tiers,
             phases=phases,
             feedback=_words(data, "feedback", read_feedback, None),
             warmup=_words(data, "warmup", read_warmup, None),
             across=across if isinstance(across, Holders) else None,
-            link=_in_range(_of_type(data.get("link", 0), int), 0, MOST_PICOSECONDS),
+            link=self.item({"link": 0, **data}, "link", int),
         )
+        return _in_limits(plan)
 
-    def tier(self, value: object, depth: int) -> Tier:
-        data = _of_type(value, dict)
-        return Tier(
-            name=_of_type(data["name"], str),
-            size=None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE),
-            communication=_of_type(data["communication"], str),
-            partition=Partition(data["partition"]),
-            aggregation=Aggregation(data["aggregation"]),
-            depth=depth,
-            span=self.place(data),
-            cut=_in_range(_of_type(data.get("cut", 1), int), 1, MOST_CUT),
-        )
+    def mapping(self, data: Json, key: str) -> Mapping:
+        told = data[key]
+        if told["kind"] == "permutation":
+            told = {**told, "block": _block(told["block"])}
+        found: Mapping = self.item({key: told}, key, Mapping)
+        return _in_limits(found)
 
     def phases(self, value: object, kind: PhaseKind, tiers: tuple[Tier, ...]) -> tuple[Phase, ...]:
         """Read one phase for each of ``tiers``, in this order."""
-        phases = tuple(self.phase(item, kind, tiers) for item in _of_type(value, list))
+        phases = tuple(self.phase(item, kind, tiers) for item in exactly(value, list))
         if tuple(phase.tier for phase in phases) != tiers:
             raise ValueError("its phases are not one a tier")
         return phases
 
     def phase(self, value: object, kind: PhaseKind, tiers: tuple[Tier, ...]) -> Phase:
-        data = _of_type(value, dict)
-        depth = _in_range(_of_type(data["tier"], int), 0, len(tiers) - 1)
+        data = exactly(value, dict)
+        depth = _in_range(self.item(data, "tier", int), 0, len(tiers) - 1)
         (tier,) = (tier for tier in tiers if tier.depth == depth)
         code = _words(data, "code", read_code, None)
         select: tuple[Selection, ...] = _words(data, "select", read_selection, ())
         select += _words(data, "project", read_projection, tuple[Selection, ...]())
-        return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, code, select, self.place(data))
+        moves, format = self.item(data, "moves", s.Block), self.item(data, "format", Format)
+        _ensure_trees(moves, s.SpanningTree)
+        place = self.item(data, "at", Span) if "at" in data else None
+        return Phase(kind, moves, format, tier, code, select, place)
 
-    def place(self, data: Json) -> Span | None:
-        if "at" not in data:
-            return None
-        name, *place = _of_type(data["at"], str).rsplit(":", 2)
+    def place(self, data: object) -> Span:
+        name, *place = exactly(data, str).rsplit(":", 2)
         line, column = (_in_range(int(number), 1, MOST_LINES) for number in place)
         source = self.sources.get(name)
         if source is None or not source.text:
@@ -208,50 +217,14 @@ class _PlanReader:
         source = Source(name, "\n" * (line - 1) + " " * column)
         return Span(source, len(source.text) - 1, len(source.text))
 
-    def block(self, items: list[Json], of: tuple[type, ...] = _BESIDE_TREES) -> s.Block:
-        found = tuple(self._statement(_of_type(item, dict)) for item in _of_type(items, list))
-        if not all(isinstance(each, of) for each in found):
-            raise ValueError("trees stand in a phase, and in them trees")
-        return found
-
-    def branches(self, items: list[Json]) -> tuple[s.Branch, ...]:
-        found = tuple(
-            s.Branch(self.expression(item["from"]), tuple(map(self.expression, _of_type(item["to"], list))))
-            for item in _of_type(items, list)
-        )
-        _in_range(min((len(branch.to) for branch in found), default=0), 1, MOST_LETTERS)
-        return tuple(replace(branch, span=self.place(item)) for branch, item in zip(found, items, strict=True))
-
-    def _statement(self, item: Json) -> s.Statement:
-        e = self.expression
-        kinds: dict[str, Callable[[], s.Statement]] = {
-            "step": lambda: s.Step(self.block(item["step"])),
-            "for": lambda: s.For(_of_type(item["for"], str), e(item["from"]), e(item["to"]), self.block(item["do"])),
-            "if": lambda: s.If(e(item["if"]), self.block(item["then"]), self.block(item["else"])),
-            "require": lambda: s.Require(e(item["require"]), _of_type(item["message"], str)),
-            "trees": lambda: s.Trees(e(item["trees"]), self.block(item["do"], (s.SpanningTree, s.Let, s.Require))),
-            "tree": lambda: s.SpanningTree(self.parts(item["tree"]), self.branches(item["branches"])),
-            "let": lambda: s.Let(_of_type(item["let"], str), e(item["be"])),
-            "send": lambda: s.Send(
-                self.parts(item["send"]), e(item["to"]), self.given(item, "of"), self.given(item, "where")
-            ),
-        }
-        for kind, make in kinds.items():
-            if kind in item:
-                return replace(make(), span=self.place(item))
-        raise ValueError(f"unknown statement {sorted(item)!r:.60}")
-
     def expression(self, value: object) -> s.Expression:
-        text = _of_type(value, str)
+        text = exactly(value, str)
         is_number = text.isascii() and text.isdecimal() and len(text) < 10
         self.letters = _in_range(self.letters + len(text) + LETTERS_BESIDE * (not is_number), 0, MOST_LETTERS)
         return s.Integer(int(text)) if is_number else parse_expression(text)
 
-    def given(self, item: Json, key: str) -> s.Expression | None:
-        return self.expression(item[key]) if key in item else None
-
     def parts(self, data: object) -> s.Parts:
-        text = _of_type(data, str)
+        text = exactly(data, str)
         if text == "all":
             return s.All()
         kind, _, rest = text.partition(" ")
@@ -302,37 +275,24 @@ def _ensure_summable(phases: tuple[Phase, ...], announces: bool, may_select: boo
         raise ValueError("under the mapping 'holders' values travel as they are")
 
 
-def _mapping_from_json(data: Json) -> Mapping:
-    if data["kind"] == "permutation":
-        return Permutation(_seed(data), _block(data["block"]))
-    if data["kind"] == "hierarchical_hash":
-        k = _in_range(_of_type(data["k"], int), 1, MOST_FUNCTIONS)
-        r1, r2 = (_in_range(_of_type(data[name], float), 0.0, MOST_CELLS) for name in ("r1", "r2"))
-        return HierarchicalHash(k, r1, r2, _seed(data))
-    if data["kind"] == "contiguous":
-        return Contiguous()
-    if data["kind"] == "holders":
-        return Holders(_in_range(_of_type(data["directory"], int), 1, LARGEST_SIZE) if "directory" in data else None)
-    if data["kind"] == "encoded":
-        return Encoded()
-    raise ValueError(f"unknown mapping {data['kind']!r:.40}")
-
-
-def _seed(data: Json) -> int:
-    return _in_range(_of_type(data["seed"], int), 0, 2**64 - 1)
+def _in_limits(node: NodeT) -> NodeT:
+    for name, (least, most) in LIMITS.items():
+        if (value := getattr(node, name, None)) is not None:
+            _in_range(value, least, most)
+    return node
 
 
 def _block(value: object) -> int | None:
     if value != "auto" and value not in PERMUTED_BLOCKS:
         raise ValueError(f"a permutation has no blocks of {value!r:.40}")
-    return None if value == "auto" else _of_type(value, int)
+    return None if value == "auto" else exactly(value, int)
 
 
 def _words(data: Json, key: str, read: Callable[[Phrase, Environment, Collector], T], without: T) -> T:
     """Read the words of ``key``; ``without`` where the key is missing."""
     if key not in data:
         return without
-    report, text = Collector(), _of_type(data[key], str)
+    report, text = Collector(), exactly(data[key], str)
     _in_range(len(text), 0, MOST_PHRASE)
     found = read(parse_phrase(text), Environment(), report)
     if report.found or found == without:

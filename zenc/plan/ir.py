@@ -57,7 +57,7 @@ from enum import Enum
 
 from zenc.errors import Span
 from zenc.language.schedule import Block
-from zenc.scheme.compression import Code, Feedback, Fixed, LowRank, Probable, Rounded, Selection, Warmup
+from zenc.scheme.compression import Code, Feedback, Fixed, LowRank, Remembering, Rounded, Selection, Warmup
 from zenc.scheme.model import Aggregation, Encoded, Format, Holders, Mapping, Partition, Unit
 
 
@@ -109,17 +109,10 @@ class Tier:
 
     def to_json(self, places: bool) -> dict[str, object]:
         """Return the tier as JSON data, with its place in the text where ``places`` are told."""
-        from zenc.plan.to_json import place_to_json
+        from zenc.plan.to_json import CODECS
 
-        return {
-            "name": self.name,
-            "size": self.size,
-            "communication": self.communication,
-            "partition": self.partition.value,
-            "aggregation": self.aggregation.value,
-            **({"cut": self.cut} if self.cut > 1 else {}),
-            **place_to_json(self.span, places),
-        }
+        found: dict[str, object] = CODECS[places].encode(replace(self, depth=0))  # which is a default, so left out
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +154,15 @@ class Phase:
 
     def to_json(self, places: bool) -> dict[str, object]:
         """Return the phase as JSON data, with places in the text where ``places`` are told."""
-        from zenc.plan.to_json import moves_to_json, place_to_json, select_to_json, words_to_json
+        from zenc.plan.to_json import CODECS, select_to_json, words_to_json
 
         return {
             "tier": self.tier.depth,
             "format": self.format.value,
-            "moves": moves_to_json(self.block, places),
+            "moves": CODECS[places].encode(self.block),
             **words_to_json(code=self.code),
             **select_to_json(self.select),
-            **place_to_json(self.span, places),
+            **({"at": self.span.name} if self.span and places else {}),
         }
 
 
@@ -207,7 +200,7 @@ class Plan:
         """The vectors kept by name from call to call."""
         select = self.of(PhaseKind.PUSH)[0].select
         has = {
-            "history": any(isinstance(one, Probable) for one in select),
+            "history": any(isinstance(one, Remembering) for one in select),
             FACTOR: any(isinstance(one, LowRank) for one in select),
         }
         own = self.feedback.vectors if self.feedback else ()

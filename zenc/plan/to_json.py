@@ -10,8 +10,10 @@ Moves and compression are in the language, for people to play.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, get_args
 
+from zenc.common.json_codec import Codec
 from zenc.common.versioned import PLAN
 from zenc.errors import Span
 from zenc.language import schedule as s
@@ -23,6 +25,30 @@ from zenc.scheme.model import Contiguous, Encoded, HierarchicalHash, Holders, Ma
 Json = dict[str, Any]
 HEAD = PLAN.head
 """The keys that a plan's JSON begins with."""
+KEYS: dict[type, tuple[str, ...]] = {
+    s.Step: ("step",),
+    s.For: ("for", "from", "to", "do"),
+    s.If: ("if", "then", "else"),
+    s.Let: ("let", "be"),
+    s.Trees: ("trees", "do"),
+    s.SpanningTree: ("tree", "branches"),
+    s.Branch: ("from", "to"),
+    s.Require: ("require", "message"),
+    s.Send: ("send", "to", "of", "where"),
+    Contiguous: ("kind=contiguous",),
+    Permutation: ("kind=permutation", "seed", "block"),
+    HierarchicalHash: ("kind=hierarchical_hash", "k", "r1", "r2", "seed"),
+    Holders: ("kind=holders", "directory"),
+    Encoded: ("kind=encoded",),
+}
+"""The keys of statements and mappings in JSON, for their fields."""
+TEXTS: dict[Any, Callable[[Any], str]] = {
+    **dict.fromkeys(get_args(s.Expression), expression_text),
+    **dict.fromkeys(get_args(s.Parts), parts_text),
+    Span: lambda span: span.name,
+}
+CODECS = {places: Codec(KEYS, TEXTS, brief=True, places=places) for places in (False, True)}
+"""Codecs that write nodes of a plan, with their places in the text or without them."""
 
 
 def words_to_json(**parts: Code | Feedback | Warmup | None) -> Json:
@@ -35,58 +61,7 @@ def select_to_json(select: tuple[Selection, ...]) -> Json:
     return {key_of(select): selection_text(select, whole=True)} if select else {}
 
 
-def place_to_json(span: Span | None, places: bool) -> Json:
-    """Return the place in the text that something is from, where it has one and ``places`` are told."""
-    return {"at": span.name} if span is not None and places else {}
-
-
 def mapping_to_json(mapping: Mapping) -> Json:
     """Return the kind of ``mapping``, and its numbers."""
-    match mapping:
-        case Contiguous():
-            return {"kind": "contiguous"}
-        case Permutation(seed, block):
-            return {"kind": "permutation", "seed": seed, "block": block or "auto"}
-        case HierarchicalHash(k, r1, r2, seed):
-            return {"kind": "hierarchical_hash", "k": k, "r1": r1, "r2": r2, "seed": seed}
-        case Holders(directory):
-            return {"kind": "holders", **({} if directory is None else {"directory": directory})}
-        case Encoded():
-            return {"kind": "encoded"}
-
-
-def moves_to_json(block: s.Block, places: bool) -> list[Json]:
-    """Return the statements of ``block``, with their places in the text where ``places`` are told."""
-    return [{**_statement(each, places), **place_to_json(each.span, places)} for each in block]
-
-
-def _statement(statement: s.Statement, places: bool) -> Json:
-    match statement:
-        case s.Step(body):
-            return {"step": moves_to_json(body, places)}
-        case s.For(variable, first, last, body):
-            bounds = {"from": expression_text(first), "to": expression_text(last)}
-            return {"for": variable, **bounds, "do": moves_to_json(body, places)}
-        case s.If(condition, then, otherwise):
-            return {
-                "if": expression_text(condition),
-                "then": moves_to_json(then, places),
-                "else": moves_to_json(otherwise, places),
-            }
-        case s.Let(name, value):
-            return {"let": name, "be": expression_text(value)}
-        case s.Trees(chunks, body):
-            return {"trees": expression_text(chunks), "do": moves_to_json(body, places)}
-        case s.SpanningTree(parts, branches):
-            return {"tree": parts_text(parts), "branches": [_branch(each, places) for each in branches]}
-        case s.Require(condition, message):
-            return {"require": expression_text(condition), "message": message}
-        case s.Send(parts, to, origin, where):
-            rest = {"of": origin, "where": where}
-            told = {key: expression_text(value) for key, value in rest.items() if value is not None}
-            return {"send": parts_text(parts), "to": expression_text(to), **told}
-
-
-def _branch(branch: s.Branch, places: bool) -> Json:
-    ends = {"from": expression_text(branch.source), "to": [expression_text(each) for each in branch.to]}
-    return {**ends, **place_to_json(branch.span, places)}
+    told: Json = CODECS[False].encode(mapping)
+    return {**told, "block": mapping.block or "auto"} if isinstance(mapping, Permutation) else told

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from zenc.plan.expressions import Ints, Mask
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.verify.losses import Keepers
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries, members_of, own_contributions
@@ -78,12 +78,13 @@ RankSchedule: TypeAlias = dict[str, list[RankStep]]
 class Schedules:
     """Schedules by rank; ``encoded`` are, by phase with a code, the parts that any rank sends in it.
 
-    ``keepers``: the rank that keeps each loss; None for a plan without losses.
+    ``keepers``: the rank that keeps each loss; None for a plan without losses. ``early``: as in ``RankProgram``.
     """
 
     of_rank: dict[int, RankSchedule]
     encoded: dict[str, set[int]]
     keepers: Keepers | None
+    early: int
 
 
 def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> Schedules:
@@ -92,18 +93,33 @@ def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> Schedules:
     encoded: dict[str, set[int]] = {phase.name: set() for phase in plan.phases if phase.code is not None}
     wanted = np.zeros(size, dtype=bool)
     wanted[list(found)] = True
-    played = 0
+    played, early, pushed = 0, _LATE, np.zeros(plan.parts(size), dtype=np.int64)
 
     def observe(phase: Phase, _: int, moved: Deliveries) -> None:
-        nonlocal played
+        nonlocal played, early
         played += 1
+        if phase.completes:  # what a step sends has been pushed before
+            early = min(early, played - 1 - int(pushed[moved.part].max(initial=0)))
+        elif phase.kind is PhaseKind.PUSH:
+            pushed[moved.part] = played
         for step in _steps(exchange_table(phase, moved, size), played, wanted):
             found[step.rank][phase.name].append(step)
         if phase.code is not None:
             encoded[phase.name].update(np.unique(moved.part).tolist())
 
     _, proof = verify(plan, size, observe)
-    return Schedules(found, encoded, proof.keepers)
+    return Schedules(found, encoded, proof.keepers, early if early < _LATE and _is_plain(plan) else 0)
+
+
+_LATE = 1 << 40
+
+
+def _is_plain(plan: Plan) -> bool:
+    """Return whether ``plan`` is a push and a pull, and nothing happens to all parts together in between."""
+    push, pull = plan.phases[0], plan.phases[-1]
+    kinds = tuple(phase.kind for phase in plan.phases)
+    owned = plan.announces or plan.across is not None
+    return kinds == VALUE_KINDS and not (plan.is_lossy or owned or push.one_shot or pull.one_shot)
 
 
 def _steps(table: ExchangeTable, number: int, wanted: Mask) -> Iterable[RankStep]:

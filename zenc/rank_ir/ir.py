@@ -322,7 +322,8 @@ class RankPhase:
 class RankProgram:
     """The program of ``rank`` among ``size``. ``own[part]`` is its contribution, filled up if the first phase asks.
 
-    ``select``: the selections of the gradient that is packed; all of it where it is empty.
+    ``select``: the selections of the gradient that is packed; all of it where it is empty. ``early``: the number of
+    steps by which the pull may begin before the push has ended, on all ranks: what it sends then is complete.
     """
 
     rank: int
@@ -334,6 +335,7 @@ class RankProgram:
     phases: tuple[RankPhase, ...]
     expand: Expand
     select: tuple[Selection, ...] = ()
+    early: int = 0
 
     @property
     def announces(self) -> bool:

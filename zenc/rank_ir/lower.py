@@ -35,7 +35,8 @@ def _lowered(plan: Plan, rank: int, size: int, of: Schedules) -> RankProgram:
     schedule, keeps = of.of_rank[rank], frozenset() if of.keepers is None else of.keepers.of(rank)
     if plan.across is not None:
         return _lowered_tiers(plan, rank, size, schedule)
-    return _played(Lowering(plan, rank, size, plan.parts(size), keeps), schedule, of.encoded)
+    program = _played(Lowering(plan, rank, size, plan.parts(size), keeps), schedule, of.encoded)
+    return replace(program, early=of.early) if of.early else program
 
 
 def _lowered_tiers(plan: Plan, rank: int, size: int, schedule: RankSchedule) -> RankProgram:

@@ -2,7 +2,7 @@
 
     Selection   = Support | Linear                    # each takes of what those before it left
     Support     = Top | TopOfParts | TopOfBlocks | Above | RandomEach          # units, others on each rank
-    Linear      = Random | Sketch | Probable | LowRank    # a shorter dense tensor, of the same coordinates on all ranks
+    Linear      = Random | Sketch | Probable | Heavy | LowRank        # a shorter dense tensor of coordinates of all
     Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
     Code        = Rounded | Integers | Float8 | RandomLevels | Sign | Vote | OneBit | Ternary | Fixed   # as bytes
     Feedback    = Residual | Shifted | Momentum | Rounding
@@ -168,6 +168,25 @@ class Probable:
 
 
 @dataclass(frozen=True, slots=True)
+class Heavy:
+    """The ``density`` of units that were greatest in the sketch of the call before: the same ones on all ranks.
+
+    A call sends their values, exactly, and a sketch of the others, by which the next call finds its units: SketchSGD
+    (NeurIPS 2019), whose two rounds are two calls here.
+    """
+
+    density: float = _share()
+    rows: int = within(1, 15, default=5)
+    share: float = _share(default=0.02)
+    seed: int = _seed()
+
+    @property
+    def sketch(self) -> Sketch:
+        """The sketch of the units that are not sent."""
+        return Sketch(self.rows, self.share, self.seed)
+
+
+@dataclass(frozen=True, slots=True)
 class LowRank:
     """The product of two factors of rank ``r`` of each tensor as a matrix (PowerSGD, NeurIPS 2019).
 
@@ -180,7 +199,10 @@ class LowRank:
 
 
 Support: TypeAlias = Top | TopOfParts | TopOfBlocks | Above | RandomEach
-Linear: TypeAlias = Random | Sketch | Probable | LowRank
+Remembering: TypeAlias = Probable | Heavy
+"""Selections by what calls before have left in the history."""
+Sketching: TypeAlias = Sketch | Heavy
+Linear: TypeAlias = Random | Sketching | Remembering | LowRank
 Selection: TypeAlias = Support | Linear
 
 
@@ -358,6 +380,7 @@ SELECTIONS: Mapping[str, type[Any]] = {
     "random": Random,
     "sketch": Sketch,
     "probable": Probable,
+    "heavy": Heavy,
 }
 PROJECTIONS: Mapping[str, type[Any]] = {"lowrank": LowRank}
 CODES: Mapping[str, type[Any]] = {

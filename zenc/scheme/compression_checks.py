@@ -1,6 +1,6 @@
 """Checks of compression that the text alone decides: allowed combinations, and a keeper for every loss.
 
-    linear     Random, Sketch, Probable, LowRank: dense phases only, before the first push, without a selection of units
+    linear     a shorter tensor: dense phases only, before the first push, without a selection of units
     support    the other selections: a phase that sends an index, or nothing is gained
     exact      Fixed: one scale for all ranks, made once, so in the first push if it is anywhere
 
@@ -15,7 +15,18 @@ from zenc.errors import Span
 from zenc.language import syntax
 from zenc.scheme import model
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import UNBIASED, Falling, Fixed, Linear, LowRank, Momentum, Rounded, Rounding, Vote
+from zenc.scheme.compression import (
+    UNBIASED,
+    Falling,
+    Fixed,
+    Linear,
+    LowRank,
+    Momentum,
+    Rounded,
+    Rounding,
+    Sketching,
+    Vote,
+)
 from zenc.scheme.compression_words import share_of, words_of
 from zenc.scheme.compressors import Compression
 from zenc.scheme.references import Resolved
@@ -91,6 +102,10 @@ class _Check:
         if others and len(others) < len(self.linear_ones):
             message = f"a projection is of whole tensors, and '{words_of(others[0])}' takes a part of them"
             self.report.error("not-linear", message, self.of.said.get("select"), help="leave one of them out")
+        sketches = [words_of(one) for one in self.linear_ones if isinstance(one, Sketching)]
+        if len(sketches) > 1:
+            message = f"'{sketches[0]}' and '{sketches[1]}' are two sketches of one tensor"
+            self.error("not-linear", message, "select", "leave one of them out")
         for phase, format in (("push", self.tier.push), ("pull", self.tier.pull)):
             if format in _INDEXED:
                 message = (

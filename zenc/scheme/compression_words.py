@@ -151,20 +151,17 @@ def arguments_of(made: Any) -> list[Field[Any]]:
 def _arguments(word: Word, made: Any, environment: Environment, report: Collector) -> dict[str, Any]:
     """Return each field's value; None where the report has an error about it."""
     known = arguments_of(made)
-    given = match_arguments(word, [field.name for field in known], report)
+    names = [field.name for field in known]
+    given = match_arguments(word, names, report)
     values: dict[str, Any] = {"name": word.name.text} if any(field.name == "name" for field in fields(made)) else {}
     for field in known:
         if field.name in given:
             values[field.name] = _argument(word, field, given[field.name], environment, report)
         elif field.default is MISSING:
             message = f"'{word.name.text}' needs a value for '{field.name}'"
-            report.error("wrong-arguments", message, word.span, help=f"write {word.name.text}({_signature(known)})")
+            report.error("wrong-arguments", message, word.span, help=f"write {word.name.text}({', '.join(names)})")
             values[field.name] = None
     return values
-
-
-def _signature(known: list[Field[Any]]) -> str:
-    return ", ".join(field.name for field in known)
 
 
 def _argument(

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from zenc.common.json_codec import Codec
 from zenc.scheme.model import Settings
 
 SPREAD = 4.0
@@ -94,18 +95,6 @@ class Decision:
     predicted: dict[str, float]
     measured: dict[str, float]
     afterwards: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data, for ``of_json``."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @staticmethod
-    def of_json(data: Mapping[str, Any]) -> Decision:
-        """Return the decision of a ``to_json``; raises KeyError, TypeError or ValueError for anything else."""
-        predicted, measured = ({str(k): float(v) for k, v in data[key].items()} for key in ("predicted", "measured"))
-        after = data["afterwards"]
-        words = str(data["tensor"]), int(data["call"]), str(data["scheme"]), str(data["instead_of"])
-        return Decision(*words, predicted, measured, None if after is None else float(after))
 
     def seen(self, seconds: float) -> str:
         """Take the seconds of a call; return words about it, if it is the first."""
@@ -208,7 +197,7 @@ class Selector:
             "speeds": [self._speeds.fixed, self._speeds.transfer],
             "factors": [[candidate, factor] for candidate, factor in self._factors.items()],
             "records": records,
-            "decisions": [decision.to_json() for decision in self.decisions],
+            "decisions": Codec().encode(self.decisions),
         }
 
     def restore(self, state: Mapping[str, Any]) -> bool:
@@ -223,7 +212,7 @@ class Selector:
         records = {
             (self.tensor, int(c)): (Model(float(f), float(t)), float(took)) for c, f, t, took in state["records"]
         }
-        decisions = [Decision.of_json(each) for each in state["decisions"]]
+        decisions = Codec().item(state, "decisions", tuple[Decision, ...])
         speeds, calls = Speeds(*map(float, state["speeds"])), int(state["calls"])
         known = {chosen, *factors, *(candidate for _, candidate in records)}
         if not known <= set(range(len(self.names))) or len(models) != len(self.names) or not decisions:
@@ -240,7 +229,7 @@ class Selector:
         Raises IndexError, KeyError, TypeError or ValueError for anything else.
         """
         chosen = state["candidates"][int(state["chosen"])]
-        decisions = [Decision.of_json(each) for each in state["decisions"]]
+        decisions = Codec().item(state, "decisions", tuple[Decision, ...])
         if chosen not in self.names or not decisions:
             return False
         self.current = self._chosen = self.names.index(chosen)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from math import inf
 from types import MappingProxyType
@@ -35,8 +35,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from zenc.common.json_codec import Codec
 from zenc.common.limits import LIMITS
-from zenc.common.untrusted import as_number, read_json
+from zenc.common.untrusted import read_json
 from zenc.common.versioned import CALIBRATION
 from zenc.errors import MOST_RAISED, CostError, Diagnostic, first_line
 from zenc.scheme.units import bandwidth_text
@@ -212,7 +213,7 @@ class Calibration:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data, as ``read_calibration`` reads it; without the guess, since a file counts as given."""
-        return {**CALIBRATION.head, **{name: value for name, value in asdict(self).items() if name not in NOT_TOLD}}
+        return {**CALIBRATION.head, **_CODEC.encode(self)}
 
 
 IN_TRAINING = ("hook_byte", "hook_message")
@@ -231,8 +232,9 @@ NOT_KEPT: Mapping[str, Any] = MappingProxyType(
 )
 """Values for files written before these numbers were measured."""
 
-NOT_TOLD = frozenset({"guess", "gpu"})
-"""Names of fields that a file does not have."""
+TOLD = tuple(each.name for each in fields(Calibration) if each.name not in ("guess", "gpu"))
+"""The fields that a file has: the first ones."""
+_CODEC = Codec({Calibration: TOLD})
 
 NO_KERNELS: Mapping[str, Any] = MappingProxyType(dict.fromkeys(KERNELS, linear_kernel(0.0)))
 """Kernels that take no time, by name."""
@@ -272,33 +274,19 @@ def read_calibration(path: str | os.PathLike[str]) -> Calibration:
             raise ValueError(f"it has no '{CALIBRATION.key}': {CALIBRATION.version}")
         CALIBRATION.ensure(data, str(path))
         return _calibration({name: value for name, value in data.items() if name != CALIBRATION.key})
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        if isinstance(error, CostError):
-            raise
+    except (OSError, ValueError) as error:
         complain([(True, f"{path} holds no calibration: {first_line(error)}")])
         raise AssertionError from error
 
 
 def _calibration(data: dict[str, Any]) -> Calibration:
-    known = {each.name for each in fields(Calibration)} - NOT_TOLD
     data = {**NOT_KEPT, **data}
-    if strange := sorted(set(data) - known) + sorted(known - set(data)):
-        raise ValueError(f"{', '.join(strange)}: missing, or unknown")
-    for name in KERNELS:
-        data[name] = _kernel(**data[name])
-    data["compression"] = {str(name): as_number(speed) for name, speed in dict(data["compression"]).items()}
-    unknown = {name for name in ("spread", "copies") if data[name] is None}
-    others = {"name", "cores", "compression", *KERNELS, *unknown}
-    numbers = {k: as_number(v) for k, v in data.items() if k not in others}
-    if not isinstance(data["name"], str) or not (data["cores"] is None or type(data["cores"]) is int):
-        raise ValueError("name is a text, cores a whole number or null")
-    if len(data["name"]) > MOST_LETTERS or len(data["compression"]) > MOST_SPEEDS:
+    if lacking := [name for name in TOLD if name not in data]:
+        raise ValueError(f"it lacks {', '.join(lacking)}")
+    found: Calibration = _CODEC.decode(Calibration, data)
+    if len(found.name) > MOST_LETTERS or len(found.compression) > MOST_SPEEDS:
         raise ValueError(f"a name has at most {MOST_LETTERS} letters, and {MOST_SPEEDS} compressors have a speed")
-    return Calibration(**{**data, **numbers})
-
-
-def _kernel(curve: Any, speed: Any) -> Kernel:
-    return Kernel(tuple((as_number(units), as_number(seconds)) for units, seconds in curve), as_number(speed))
+    return found
 
 
 DEFAULTS = Calibration(guess="20 us a step, TCP that loses 5 kB where messages meet, kernels of one CPU core")

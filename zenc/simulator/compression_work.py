@@ -27,7 +27,10 @@ COMPRESSION = (
     "encode bf16 by chance",
 )
 """Names of the speeds of compression in a calibration."""
-PASSES = {"encode asc": 40.0, "decode asc": 100.0, "sketch": 40.0, "lowrank": 10.0, RESIDUAL: 3.0, QUANTISE: 5.0}
+PASSES = {
+    **{"encode asc": 40.0, "decode asc": 100.0, "lowrank": 10.0, RESIDUAL: 3.0, QUANTISE: 5.0},
+    **dict.fromkeys(("sketch", "heavy"), 40.0),
+}
 """Passes over memory where nothing was measured: the most that these kernels may take on one core."""
 SELECTING, ENCODING, DECODING = 5.0, 4.0, 2.0
 """Passes over memory of all other kernels where nothing was measured."""

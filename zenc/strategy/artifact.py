@@ -14,12 +14,13 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zenc._version import __version__
 from zenc.codegen.artifact import Allowance, Artifact, damaged, ensure_own, load_within, read_object
+from zenc.common.json_codec import Codec
 from zenc.common.resources import write_bytes
 from zenc.common.versioned import STRATEGY
 from zenc.errors import ArtifactError, Diagnostic, Spanned
@@ -37,10 +38,27 @@ from zenc.strategy.model import (
 )
 
 MANIFEST = "strategy.json"
-GROUPS: Mapping[str, type[Groups]] = {"buckets": Buckets, "cuts": Cuts, "search": SearchedCuts, "fused": Fused}
-"""Kinds of groups by their names in a file."""
-TENSORS: Mapping[str, type[TensorSet]] = {"named": NamedLike, "above": LargerThan, "others": AllOthers}
-"""Kinds of sets of tensors by their names in a file."""
+_CODEC = Codec(
+    {
+        Buckets: ("is=buckets",),
+        Cuts: ("is=cuts", "ends"),
+        SearchedCuts: ("is=search", "most"),
+        Fused: ("is=fused", "bytes"),
+        NamedLike: ("is=named", "pattern"),
+        LargerThan: ("is=above", "bytes"),
+        AllOthers: ("is=others",),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _RuleEntry:
+    """A rule as the file has it, with the directory of its artifact."""
+
+    tensors: TensorSet
+    device: Device
+    directory: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +90,15 @@ class CompiledStrategy(Spanned):
         root = Path(directory)
         saved = {name: artifact.save(root / name) for name, artifact in names.items()}
         where = {id(artifact): name for name, artifact in names.items()}
+        entries = [
+            _RuleEntry(rule.tensors, rule.device, where[id(rule.artifact)], rule.artifact.digest) for rule in self.rules
+        ]
         told = {
             **STRATEGY.head,
             "zenc": __version__,
             "strategy": self.name,
-            "groups": _named(self.groups, GROUPS),
-            "rules": [
-                {
-                    "tensors": _named(rule.tensors, TENSORS),
-                    "device": rule.device,
-                    "directory": where[id(rule.artifact)],
-                    "digest": rule.artifact.digest,
-                }
-                for rule in self.rules
-            ],
+            "groups": _CODEC.encode(self.groups),
+            "rules": _CODEC.encode(entries),
         }
         try:
             write_bytes(root / MANIFEST, (json.dumps(told, indent=2) + "\n").encode())
@@ -116,42 +129,26 @@ def load_compiled_strategy(directory: str | os.PathLike[str]) -> CompiledStrateg
 
 
 def _read(where: Path, told: dict[str, Any], left: Allowance) -> CompiledStrategy:
-    names = dict.fromkeys(_inside(each) for each in told["rules"])
+    entries: tuple[_RuleEntry, ...] = _CODEC.item(told, "rules", tuple[_RuleEntry, ...])
+    groups, title = _CODEC.item(told, "groups", Groups), _CODEC.item(told, "strategy", str)
+    _ensure_counts(groups, *(entry.tensors for entry in entries))
+    names = dict.fromkeys(_inside(entry.directory) for entry in entries)
     artifacts = {name: load_within(where / name, left) for name in names}
-    digests = {name: artifact.digest for name, artifact in artifacts.items()}
-    if stray := next((each for each in told["rules"] if each["digest"] != digests[each["directory"]]), None):
-        raise damaged(where, f"the scheme in {stray['directory']} is not the one of its rule")
-    rules = tuple(_rule(each, artifacts[each["directory"]]) for each in told["rules"])
+    if stray := next((each for each in entries if each.digest != artifacts[each.directory].digest), None):
+        raise damaged(where, f"the scheme in {stray.directory} is not the one of its rule")
+    rules = tuple(CompiledRule(each.tensors, each.device, artifacts[each.directory]) for each in entries)
     if not rules or not isinstance(rules[-1].tensors, AllOthers):
         raise damaged(where, "its last rule is not about all others")
-    return CompiledStrategy(str(told["strategy"]), _made(told["groups"], GROUPS), rules)
+    return CompiledStrategy(title, groups, rules)
 
 
-def _inside(rule: dict[str, Any]) -> str:
-    name = rule["directory"]
-    if not isinstance(name, str) or not name.isidentifier():
+def _ensure_counts(*nodes: Groups | TensorSet) -> None:
+    for node in nodes:
+        if min((*getattr(node, "ends", ()), getattr(node, "most", 0), getattr(node, "bytes", 0) or 0)) < 0:
+            raise ValueError(f"{node} has a number less than 0")
+
+
+def _inside(name: str) -> str:
+    if not name.isidentifier():
         raise ValueError(f"{name!r} is no directory of a scheme")
     return name
-
-
-def _rule(told: dict[str, Any], artifact: Artifact) -> CompiledRule:
-    device: Device = told["device"]
-    if device not in ("", "gpu", "host"):
-        raise ValueError(f"{device!r} is no device")
-    return CompiledRule(_made(told["tensors"], TENSORS), device, artifact)
-
-
-def _named(node: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
-    name = next(name for name, kind in kinds.items() if type(node) is kind)
-    return {"is": name, **{key: value for key, value in asdict(node).items() if key != "span"}}
-
-
-def _made(told: dict[str, Any], kinds: Mapping[str, type]) -> Any:
-    """Return the node that ``_named`` described; raises ValueError for values of wrong types."""
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in told.items() if key != "is"}
-    node = kinds[told["is"]](**given)
-    numbers = [value for value in given.values() if not isinstance(value, str)]
-    flat = [each for value in numbers for each in (value if isinstance(value, tuple) else (value,))]
-    if not all(each is None or (isinstance(each, int | float) and each >= 0) for each in flat):
-        raise ValueError(f"{told!s:.80} is none")
-    return node

@@ -27,6 +27,7 @@ SECONDS = 4.0
 """Seconds of the processor for which trees are sought for 64 ranks or fewer; more ranks have more."""
 _GOOD, _GREAT = 0.955, 0.97
 """The shares of the bound, with the time of chunks, at which less symmetry, and more parts, are not tried."""
+DOWN, UP, BOTH = "down", "up", "both"
 MOST_ROUNDS = 60
 EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32)
 """Numbers of parts of a root that are tried, before chunks."""
@@ -84,22 +85,25 @@ class Packing:
 
 
 class BranchRoutes:
-    """The links that each branch between ranks loads; ``upwards`` they carry what comes from below."""
+    """The links that each branch between ranks loads: ``down`` for results, ``up`` for sums, or both at once."""
 
-    def __init__(self, topology: Topology, bound: Bound, upwards: bool = False) -> None:
+    def __init__(self, topology: Topology, bound: Bound, way: str = DOWN) -> None:
         size = topology.size
         self.size = size
+        self.halves = [BranchRoutes(topology, bound, each) for each in (UP, DOWN)] if way == BOTH else []
         above, below = np.divmod(np.arange(size * size), size)
-        paths = topology.routes.paths(below, above) if upwards else topology.routes.paths(above, below)
-        self.pair, self.link = paths.over(np.arange(size * size))
-        self.ways = paths.counts.reshape(size, size) > 0
+        ends = {DOWN: [(above, below)], UP: [(below, above)], BOTH: [(above, below), (below, above)]}[way]
+        every = [topology.routes.paths(*each) for each in ends]
+        found = [paths.over(np.arange(size * size)) for paths in every]
+        self.pair, self.link = (np.concatenate(column) for column in zip(*found, strict=True))
+        self.ways = np.all([paths.counts > 0 for paths in every], axis=0).reshape(size, size)
         self.width = np.array([link.bandwidth for link in topology.links])
         narrowest = np.full(size * size, np.inf)
         np.minimum.at(narrowest, self.pair, self.width[self.link])
         hops = np.bincount(self.pair, minlength=size * size)
         self.kinds = np.where(self.ways, narrowest.reshape(size, size) + hops.reshape(size, size), 0.0)
-        self.share = float(bound.rate) / self.width
-        """The share of each link that a byte a second takes, where every rank sends at the bound: [links]."""
+        self.share = float(bound.rate) / max(1, len(self.halves)) / self.width
+        """The share of each link that a branch takes, where every rank sends at the bound: [links]."""
 
     def hops(self, root: int) -> Ints:
         """Return the moves from ``root`` to each rank [ranks], by way of others where it has no route."""
@@ -145,6 +149,11 @@ class OrbitLoads:
         cost = np.bincount(self.of, prices[self.link] * self.load, minlength=self.count)
         return np.where(self.routes.ways, cost[self.orbit], np.inf)
 
+    @cached_property
+    def halves(self) -> list[OrbitLoads]:
+        """The loads of sums that go up, and of results that come down, where both are at once."""
+        return [half.rotated(self.rotation) for half in self.routes.halves]
+
     @property
     def is_small(self) -> bool:
         """Return whether ``table`` is of a size to work with."""
@@ -163,7 +172,13 @@ class OrbitLoads:
         return np.asarray(self.table[:, self.orbit[parent[nodes], nodes]].sum(axis=1))
 
     def of_levels(self, parent: Ints, most: int) -> Floats:
-        """Return the shares of links that branches of each depth up to ``most`` take, [most, links]."""
+        """Return the shares of links that branches of each depth up to ``most`` take, [most, links].
+
+        Where sums go up at once there are twice as many, in the order in which a chunk takes them.
+        """
+        if self.halves:
+            up, down = (half.of_levels(parent, most) / 2 for half in self.halves)
+            return np.concatenate((up[::-1], down))
         depth = depths(parent)
         return np.stack([self.of_tree(np.where(depth == level, parent, -1)) for level in range(1, most + 1)])
 
@@ -222,10 +237,10 @@ class _Pool:
 
 
 def pack(
-    topology: Topology, bound: Bound, upwards: bool = False, progress: Callable[[str], None] = lambda _: None
+    topology: Topology, bound: Bound, way: str = DOWN, progress: Callable[[str], None] = lambda _: None
 ) -> Packing:
-    """Return trees that come near to ``bound``; ``upwards`` they carry sums to their roots."""
-    routes = BranchRoutes(topology, bound, upwards)
+    """Return trees that come near to ``bound``: results go ``down`` them, sums ``up``, or ``both`` at once."""
+    routes = BranchRoutes(topology, bound, way)
     end = process_time() + SECONDS * max(1.0, topology.size / 64)
     best: Packing | None = None
     for rotation in rotations(topology, routes.kinds):
@@ -303,7 +318,8 @@ def _in_parts(pool: _Pool, weights: Floats, most: int, end: float) -> Packing:
         if loads.is_small and process_time() < end:
             trees = _balanced(loads, most, trees, each)
         levels = np.asarray(sum(loads.of_levels(tree.parent, most) * (tree.parts / each) for tree in trees))
-        found = Packing(loads.rotation, tuple(trees), each, 1 / float(levels.sum(axis=0).max()), _waiting(levels))
+        share = 1 / float(levels.sum(axis=0).max())
+        found = Packing(loads.rotation, tuple(trees), each, share, _waiting(levels))
         if best is None or found.piped > best.piped * 1.003:
             best = found
         if best.piped >= _GREAT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import lcm
@@ -15,20 +16,24 @@ from zenc.language.files import load_text
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.unroll import Rounds
+from zenc.rank_ir.exchanges import schedules
 from zenc.scheme.resolve import resolve
 from zenc.scheme.units import bandwidth_text
 from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.network import Cluster
 from zenc.simulator.predict import predict
-from zenc.synthesize.packing import Packing, in_shares, pack
+from zenc.synthesize.arborescence import Floats
+from zenc.synthesize.packing import BOTH, UP, Packing, in_shares, pack
 from zenc.synthesize.write import name_for, scheme_text
-from zenc.topology.bound import Bound, all_reduce_rate, bound_of, is_two_way, taken_links
+from zenc.topology.bound import Bound, all_reduce_rate, bound_at_once, bound_of, is_two_way, taken_links
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 
 Progress = Callable[[str], None]
 USUAL_BYTES = 64e9
 _WIDTH, _VALUE = 64, 4
+_FASTER = 1.02
+"""The least gain for which trees are packed whose sums and results run at once."""
 MOST_SIMULATED = 8_000_000
 """Most moves of a scheme that is simulated, times the kinds of ranks: these take seconds."""
 
@@ -55,7 +60,7 @@ class Synthesis:
 
     @property
     def all_reduce(self) -> float:
-        """The bound: bytes of the tensor a second, in a reduce-scatter and an all-gather, one after the other."""
+        """The bound: bytes of the tensor a second, in a reduce-scatter and an all-gather."""
         return all_reduce_rate(self.bound, self.upwards)
 
     @property
@@ -153,10 +158,11 @@ def synthesize(
     progress("the prediction")
     units = max(1, round(bytes / (_WIDTH * _VALUE)))
     kinds = max(len(of.rotation.roots) for of in (packing, up or packing))
-    if simulated := proof.moves * kinds <= MOST_SIMULATED:
+    if simulated := not bound.at_once and proof.moves * kinds <= MOST_SIMULATED:
         seconds = predict(plan, topology.size, uniform(1.0, units, _WIDTH), topology, bandwidth_only("links")).seconds
     else:
-        seconds = _step_by_step(topology, rounds, bytes)
+        early = schedules(plan, topology.size, ()).early if bound.at_once else 0
+        seconds = _step_by_step(topology, rounds, bytes, early)
     idle = _idle(topology, bound, upwards)
     return Synthesis(topology, bound, upwards, packing, up, chunks, plan, bytes, seconds, simulated, idle)
 
@@ -173,18 +179,33 @@ def packed(topology: Topology, progress: Progress = lambda _: None) -> tuple[Bou
     bound = bound_of(topology, progress=progress)
     packing = pack(topology, bound, progress=progress)
     if is_two_way(topology):
+        bound, packing = _at_once(topology, bound, packing, progress)
         return bound, bound, packing, None
     upwards = bound_of(topology, True, progress)
-    up = pack(topology, upwards, True, progress)
+    up = pack(topology, upwards, UP, progress)
     each = lcm(packing.each, up.each)
     return bound, upwards, in_shares(packing, each), in_shares(up, each)
 
 
-def _step_by_step(topology: Topology, rounds: Rounds, bytes: float) -> float:
-    """Return the seconds of steps that all ranks begin together, in which the busiest link never waits."""
-    cluster, seconds = Cluster(topology), 0.0
-    for _, _, moves in rounds:
+def _at_once(topology: Topology, bound: Bound, packing: Packing, progress: Progress) -> tuple[Bound, Packing]:
+    """Return a bound and trees for sums and results at once, if these are faster: on CPUs, where they run so."""
+    most = bound if topology.has_gpus else bound_at_once(topology)
+    if most.rate > bound.rate * _FASTER:
+        found = pack(topology, most, BOTH, progress)
+        if found.piped * float(most.rate) > packing.piped * float(bound.rate) * _FASTER:
+            return most, found
+    return bound, packing
+
+
+def _step_by_step(topology: Topology, rounds: Rounds, bytes: float, early: int) -> float:
+    """Return the seconds of steps that all ranks begin together, in which the busiest link never waits.
+
+    Those of the pull begin as ``early`` as in ``RankProgram``.
+    """
+    cluster = Cluster(topology)
+    loads = defaultdict[int, Floats](lambda: np.zeros(len(cluster.bandwidths)))
+    for number, (phase, _, moves) in enumerate(rounds):
         pair, link = cluster.over(moves.src, moves.dst)
         load = np.bincount(link, (moves.last - moves.first + 1)[pair], minlength=len(cluster.bandwidths))
-        seconds += float((load / cluster.bandwidths).max()) * bytes / rounds.parts
-    return seconds
+        loads[number - early * phase.completes] += load
+    return sum(float((load / cluster.bandwidths).max()) for load in loads.values()) * bytes / rounds.parts

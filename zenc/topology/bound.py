@@ -6,6 +6,10 @@ that reach it (Edmonds 1973; for clusters with switches Zhao et al., "ForestColl
 found by maximum flows: from a source that feeds every rank at the rate, all of it must come to each rank. Where it
 does not, the cut that stops it has a lower rate, which is tried next (Dinkelbach 1967); no rate has to be guessed.
 
+Sums can also go up trees while results come down. All of the tensor must then leave each set of ranks, as contributions
+or as results, and as much must come in, whatever each rank owns; and n ranks need 2 (n - 1) messages of each byte, half
+of them to sum it. ``bound_at_once`` is the least of these: where ranks are unlike it is higher.
+
 Links are those that messages take: PCIe beside an NVLink is on no route of ``zenc.topology.all_pairs``, and carries
 nothing in any scheme.
 """
@@ -31,13 +35,15 @@ MOST_RANKS = 512
 class Bound:
     """The bound of a cluster: ``rate`` of each rank to all others, bytes a second; ``cut``: the nodes that limit it.
 
-    ``size`` is the number of ranks; ``leaving`` the bandwidth that leaves the cut, bytes a second.
+    ``size`` is the number of ranks; ``leaving`` the bandwidth that leaves the cut, bytes a second. ``at_once``: it is
+    that of ``bound_at_once``.
     """
 
     size: int
     rate: Fraction
     cut: tuple[Node, ...]
     leaving: int
+    at_once: bool = False
 
     @property
     def inside(self) -> int:
@@ -57,6 +63,10 @@ class Bound:
         named = ", ".join(topology.label(node) for node in few[:4])
         more = f" and {len(few) - 4} more" if len(few) > 4 else ""
         ranks = count(self.inside, "rank")
+        if self.at_once:
+            return (
+                f"{bandwidth_text(self.leaving)} from {named}{more}, each way: all of the tensor crosses it both ways"
+            )
         return f"{bandwidth_text(self.leaving)} {'to' if into else 'from'} {named}{more}, for what belongs to {ranks}"
 
 
@@ -106,6 +116,24 @@ def bound_of(
         while (lower := _lower(size, edges, best, rank)) is not None:
             best = lower
     return best
+
+
+def bound_at_once(topology: Topology) -> Bound:
+    """Return the least bound by cuts between ranks, or by the links of all, where both halves of a call run at once.
+
+    Links are two-way.
+    """
+    size, links, least, cut = topology.size, taken_links(topology), 0, set[Node]()
+    for rank in topology.ranks[1:]:
+        flow = MaximumFlow()
+        for link in links:
+            flow.link(link.source, link.target, max(1, round(link.bandwidth)))
+        found = flow.run(0, rank)
+        if not cut or found < least:
+            least, cut = found, flow.reached(0)
+    leaving = round(sum(link.bandwidth for link in links if isinstance(link.source, int)))
+    rate = min(Fraction(least), Fraction(leaving, 2 * (size - 1)))
+    return Bound(size, rate * 2 / size, tuple(sorted(cut, key=order)), least, at_once=True)
 
 
 _Links = list[tuple[Node, Node, int]]

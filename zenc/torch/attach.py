@@ -133,7 +133,7 @@ def attach(
             sums no other gradients, and needs this; sparse ones stay with DDP then, which is said once.
         exclude: names of parameters that stay with DDP under ``dense=True``; ``*`` stands for anything.
         least_values: tensors of fewer values stay with DDP under ``dense=True``; default: 1024 where the scheme is
-            lossy, as biases and norms matter more than their bytes, otherwise 1.
+            lossy, as biases and norms matter more than their bytes, otherwise 1, and where it sums vectors whole.
         deadline: seconds that any single wait may take; see ``zenc.load``.
         capacity: room instead of counts, on GPUs; see ``zenc.load``.
         profiler: counts the holders of units on some steps: see ``zenc.Profiler``. All ranks give one, or none.

@@ -28,6 +28,7 @@ from torch.utils.hooks import RemovableHandle
 from zenc.common.wording import dotted_like
 from zenc.errors import Diagnostic, SchemeError, TensorError
 from zenc.plan.ir import Plan
+from zenc.scheme.compression import LowRank
 
 log = logging.getLogger("zenc")
 
@@ -83,7 +84,8 @@ def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
 LEAST_VALUES = 1024
 """The least values of a dense gradient that goes through a lossy scheme with all others; smaller ones stay with DDP.
 
-Those are biases and norms, which training is sensitive to, and which all together are few bytes.
+Those are biases and norms, which training is sensitive to, and which all together are few bytes. A projection sums
+them whole, and they go with the others.
 """
 
 
@@ -153,7 +155,8 @@ def served_by(
     any.
     """
     if least is None:
-        least = LEAST_VALUES if plan.is_lossy else 1
+        losing = [each for phase in plan.phases for each in (*phase.select, phase.code) if each]
+        least = 1 if all(isinstance(each, LowRank) for each in losing) else LEAST_VALUES
     together = {name: each for name, each in every.items() if each.numel() >= least}
     if not takes_dense_only(plan):
         return Served(sparse, named, together)

@@ -11,7 +11,7 @@ from enum import IntEnum
 from zenc.scheme.compression import CODES
 from zenc.scheme.model import BLOCKS, MOST_FUNCTIONS, PERMUTED_BLOCKS, Format
 
-ABI_VERSION = 19
+ABI_VERSION = 20
 """Changes whenever the bytes on the wire or an entry point of the kernels change."""
 
 # Messages

@@ -134,7 +134,6 @@ CALL = {
         Field("void*", "communicator", "what zenc_open_communicator gave"),
         Field("const void*", "program", "what zenc_load_program gave; null for compiled sequences"),
         Field("void*", "stream", "CUstream on which the input is ready, and the result will be"),
-        Field("void*", "side", "CUstream for what crosses to the host"),
         Field("Allocate", "allocate"),
         Field("void*", "user"),
         Field("void*", "arena", "device memory for all but results, or null; `allocate` gives what it lacks"),

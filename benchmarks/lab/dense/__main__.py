@@ -14,8 +14,6 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table
-
 from benchmarks.convergence.characters import SIZES
 from benchmarks.lab.dense.peers import CHARACTERS
 from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards, CharacterSteps, Layer
@@ -23,24 +21,23 @@ from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
 from benchmarks.lab.results import Records, Row, rows_of, samples_of
 from benchmarks.lab.settings import NO_SYNC, LabError
-from benchmarks.lab.show import lanes
+from benchmarks.lab.show import shown
 from benchmarks.lab.training.report import means
 from benchmarks.pages import save_json
 
 SCHEMES = ("topk_a2a",)
 
 
-def measured(options: argparse.Namespace) -> Table:
+def measured(options: argparse.Namespace) -> str:
     settings = settings_of(options)
     words = [CHARACTERS] if isinstance(settings, CharacterSteps) else []
     records = launch(settings, options.limit, ("benchmarks.lab.dense.peers", *words))
     rows, found = told(settings, records)
     save_json(options.json, found)
-    return lanes(settings.title, settings.reference, rows, "fastest first.")
+    return shown(settings.title, rows, settings.reference, "")
 
 
 def told(settings: Backwards | CharacterSteps, records: Records) -> tuple[dict[str, Row], dict[str, Any]]:
-    """Return the row of each way, and the report as JSON data."""
     rows = rows_of(settings, records)
     found = {
         "title": settings.title,

@@ -25,12 +25,10 @@ class Layer:
 
     @property
     def bytes(self) -> int:
-        """The bytes of the gradient."""
         return 4 * self.rows * self.columns
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of each tensor."""
         return self.rows // self.tensors, self.columns
 
 
@@ -42,7 +40,6 @@ class Backwards(Run[Layer]):
 
     @property
     def title(self) -> str:
-        """The settings in words."""
         of = self.workload
         cut = f" in {of.tensors} tensors, whose calls overlap" if of.tensors > 1 else ""
         shape = f"{of.rows:,} x {of.columns:,} float32{cut}"
@@ -57,6 +54,5 @@ class CharacterSteps(Run[Sizes]):
 
     @property
     def title(self) -> str:
-        """The settings in words."""
         batch = f"batches of {self.workload.batch} a rank"
         return f"{self.ranks} ranks, {self.network()}; steps of the character model, {batch}; seed {self.seed}"

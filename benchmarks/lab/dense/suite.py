@@ -100,7 +100,6 @@ def section(points: Iterable[Point], more: Sequence[str], cells: Cells, results:
 
 
 def by_bytes(result: Result) -> list[str]:
-    """Return the ways in the order of the bytes that they send, most first."""
     return sorted(result.rows, key=lambda name: -(result.rows[name].sent or 0))
 
 
@@ -120,7 +119,6 @@ def cells_of_training(name: str, result: Result) -> tuple[str, ...]:
 
 
 def with_tables(page: str, results: Results) -> str:
-    """Return ``page`` with its marked part made anew."""
     sums, steps = ((*POINTS, CUT), (), cells_of), (TRAINED, MORE_HEADS, cells_of_training)
     foot = f"Others used at most {max(result.others for result in results.values()) * 100:.1f} % of the cores."
     return between(page, "\n\n".join((goals(results), section(*sums, results), section(*steps, results), foot)))

@@ -124,7 +124,6 @@ class OrderedRanks:
         self.processes = [int(answer["process"]) if answer else 0 for answer in self.answers(range(ranks))]
 
     def tell(self, order: dict[str, Any]) -> None:
-        """Give ``order`` to all ranks."""
         for process in self._started:
             assert process.stdin
             process.stdin.write(json.dumps(order) + "\n")
@@ -161,7 +160,6 @@ class OrderedRanks:
             process.kill()
 
     def close(self) -> None:
-        """End all ranks."""
         self._kill()
         for process in self._started:
             process.communicate()
@@ -198,7 +196,6 @@ class Bench:
         held.callback(self.stop)
 
     def stop(self) -> None:
-        """End the ranks, if there are any."""
         if self.ranks:
             self.ranks.close()
         self.ranks = None

@@ -15,8 +15,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from rich.table import Table
-
 import zenc
 from benchmarks.convergence.characters import SIZES
 from benchmarks.lab.dense.__main__ import told
@@ -25,7 +23,7 @@ from benchmarks.lab.dense.settings import CharacterSteps
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
 from benchmarks.lab.settings import NO_SYNC
-from benchmarks.lab.show import lanes
+from benchmarks.lab.show import shown
 from benchmarks.lab.steps.suite import ALLOWED, BY_DDP, HAND_WRITTEN
 from benchmarks.pages import ROOT, save_json
 from benchmarks.predicted import CORES
@@ -43,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def measured(options: argparse.Namespace) -> Table:
+def measured(options: argparse.Namespace) -> str:
     peers = (NO_SYNC, BY_DDP, *HAND_WRITTEN, options.tuned)
     settings = CharacterSteps(workload=SIZES, **{**run_of(options, peers), "reference": options.tuned})
     profile = profile_of(replace(settings, peers=(), reference=""), options.limit)
@@ -54,7 +52,7 @@ def measured(options: argparse.Namespace) -> Table:
     strategies = (*HAND_WRITTEN, options.tuned)
     found["predicted"] = predicted(settings, profile, strategies, rows[NO_SYNC].seconds.median)
     save_json(options.json, found)
-    return lanes(settings.title, settings.reference, rows, "fastest first.")
+    return shown(settings.title, rows, settings.reference, "")
 
 
 def profile_of(settings: CharacterSteps, limit: float) -> ModelProfile:
@@ -77,7 +75,6 @@ def shared(profile: ModelProfile, slow: float) -> ModelProfile:
 
 
 def tuned_text(settings: CharacterSteps, profile: ModelProfile) -> str:
-    """Return the file of the strategy that is found."""
     calibration = calibration_of(settings, CORES)
     found = zenc.tune_strategy(profile, str(ROOT / ALLOWED), ranks=settings.ranks, calibration=calibration)
     return found.text(COMMAND.format(ranks=settings.ranks))

@@ -47,7 +47,6 @@ def observed(settings: CharacterSteps) -> dict[str, Any]:
 
 
 def observed_words(settings: Training) -> dict[str, Any]:
-    """Return ``profile``: that of the word model."""
     warnings.filterwarnings("ignore", message="Sparse invariant checks")  # Adagrad's own
     text = torch.from_numpy(np.load(sys.argv[1]))
     (lane,) = lanes(DDP[1:], dist.get_rank(), text, settings.workload).values()
@@ -65,13 +64,11 @@ def profiled(peer: Peer, ddp: DistributedDataParallel) -> dict[str, Any]:
 
 
 def file_of(ranks: int) -> Path:
-    """Return the file of the profile among ``ranks`` hosts."""
     return ROOT / "benchmarks" / "lab" / "models" / f"words-{ranks}.json"
 
 
 @cache
 def word_model(ranks: int) -> ModelProfile:
-    """Return the profile that ``measure_words`` found."""
     return read_model_profile(file_of(ranks))
 
 

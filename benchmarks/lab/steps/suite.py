@@ -65,7 +65,6 @@ TUNED = "tuned"
 
 
 def tuned_of(result: Result) -> str:
-    """Return the way that is the strategy that was found."""
     return result.settings.reference
 
 
@@ -119,7 +118,6 @@ def cells_of(called: str, result: Result) -> tuple[str, ...]:
 
 
 def with_tables(page: str, results: Results) -> str:
-    """Return ``page`` with its marked part made anew."""
     shown = [results[point.name] for point in POINTS if point.name in results]
     heads = [head for of in shown for head in (f"{of.settings.ranks} hosts, ms", *MORE_HEADS)]
     steps = side_by_side(heads, ways_of(shown[0]), shown, cells_of)

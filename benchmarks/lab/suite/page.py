@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.lab.results import Bounds, Row, Spread
-from benchmarks.lab.show import cells, label, megabytes, quartiles
+from benchmarks.lab.results import Row, Spread
+from benchmarks.lab.show import label, quartiles, table_of_rows
 from benchmarks.lab.suite.figures import CAPTIONS
 from benchmarks.lab.suite.points import OURS, POINTS, RANGE, Point
 from benchmarks.lab.suite.results import Result, Results, shaped
 from benchmarks.pages import LEFT, RIGHT, between, table
 
 NOT_MEASURED = "not measured"
-NO_BOUNDS = Bounds(0, 0, None)
 
 
 Cells = Callable[[str, Result], Iterable[str]]
@@ -179,25 +178,11 @@ def section(point: Point, results: Results) -> str:
 
 
 def rows_of(result: Result) -> str:
-    """Return the rows without empty columns."""
-    base, by = result.best(), result.bounds
-    bytes_ = ("counted MB", "sent MB", "/ B2", "received MB", "/ B1")
-    heads = ("", *bytes_, "ms", "quartiles", "/ bound", f"over `{base}`", "quartiles", "wire", "cpu")
+    """Return the rows, of which the one that others are compared with stands out."""
+    base = result.best()
     ordered = sorted(result.rows.items(), key=lambda item: item[1].sent or item[1].counted_sent or 0)
-    rows = [named(name, row, result, base) for name, row in ordered]
-    if by:
-        seconds = f"{by.seconds * 1e3:.1f}" if by.seconds else ""
-        bound = ("bounds", "", megabytes(by.bandwidth_bytes), "", megabytes(by.receive_bytes), "", seconds)
-        rows.insert(0, (*bound, *[""] * (len(heads) - len(bound))))
-    kept = [k for k in range(len(heads)) if any(row[k] for row in rows)]
-    shown = [[row[k] for k in kept] for row in (heads, *rows)]
-    return table(shown[0], (LEFT, *[RIGHT] * (len(kept) - 1)), shown[1:])
-
-
-def named(name: str, row: Row, result: Result, base: str) -> tuple[str, ...]:
-    """Return the row of a peer; the one that the others are compared with stands out."""
-    title = f"**`{label(name)}`**" if name == base else f"`{label(name)}`"
-    return title, *cells(row, result.over(name, base), result.bounds or NO_BOUNDS)
+    titles = {name: f"**`{label(name)}`**" if name == base else f"`{label(name)}`" for name, _ in ordered}
+    return table_of_rows([(titles[name], row, result.over(name, base)) for name, row in ordered], base, result.bounds)
 
 
 def foot(result: Result) -> str:

@@ -125,7 +125,6 @@ def title_of(point: Point, settings: dict[str, Any]) -> str:
 
 
 def row_of(data: Mapping[str, Any]) -> Row:
-    """Return a row without the additions of a report."""
     plain = {field.name: data[field.name] for field in fields(Row)}
     return Row(**{**plain, "seconds": Spread(**data["seconds"]), "ratio": Spread(**data["ratio"])})
 

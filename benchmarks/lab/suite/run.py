@@ -38,12 +38,10 @@ class Suite:
     made: Callable[[str, Results], str]
 
     def rewritten(self) -> str:
-        """Return the page with its marked part made anew."""
         return self.made(self.page.read_text(encoding="utf-8"), load(self.folder, self.points))
 
 
 def carry_out(suite: Suite) -> None:
-    """Do what the command line says."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # by way of all that cleans up
     options = parser(suite).parse_args()
     points = [point for point in suite.points if not options.only or point.name in options.only]

@@ -16,7 +16,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
-from rich.table import Table
 
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
@@ -29,7 +28,7 @@ from examples.language_model.model import Sizes
 SCHEMES = ("holders", "balanced")
 
 
-def measured(options: argparse.Namespace) -> Table:
+def measured(options: argparse.Namespace) -> str:
     found = run(training_of(options), options.limit)
     save_json(options.json, found.to_json())
     return table(found)

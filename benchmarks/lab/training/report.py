@@ -11,11 +11,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from rich.table import Table
-
 from benchmarks.lab.results import Records, Row, rows_of, samples_of
 from benchmarks.lab.settings import NO_SYNC, LabError, Run
-from benchmarks.lab.show import lanes
+from benchmarks.lab.show import shown
 from examples.language_model.compare import TOLERANCE
 from examples.language_model.model import Sizes
 
@@ -28,7 +26,6 @@ class Training(Run[Sizes]):
 
     @property
     def title(self) -> str:
-        """The settings in words."""
         of = self.workload
         model = f"{of.vocabulary:,} words x {of.width}, {of.batch} predictions and {of.samples} samples a rank"
         return f"{self.ranks} ranks, {self.network()}; language model: {model}; seed {self.seed}"
@@ -82,7 +79,6 @@ def report(training: Training, text: dict[str, Any], records: Records) -> Report
 
 
 def means(of_ranks: Sequence[Sequence[float]]) -> list[float]:
-    """Return the means over the ranks, by step."""
     return [fmean(losses) for losses in zip(*of_ranks, strict=True)]
 
 
@@ -92,10 +88,7 @@ def difference(one: Sequence[float], other: Sequence[float]) -> float:
     return max(found) if all(value == value for value in found) else float("nan")
 
 
-def table(report: Report) -> Table:
-    """Return a row a lane, the fastest first."""
-    about = (
-        f"counted by zenc for the tables; losses differ by {report.apart:.1e} at most, in "
-        f"{len(report.losses[report.settings.reference])} steps with those that warm up."
-    )
-    return lanes(report.settings.title, report.settings.reference, report.rows, about)
+def table(report: Report) -> str:
+    steps = len(report.losses[report.settings.reference])
+    about = f"; losses differ by {report.apart:.1e} at most, in {steps} steps with those that warm up"
+    return shown(report.settings.title, report.rows, report.settings.reference, about)

@@ -1,15 +1,15 @@
 // Kernels of compression outside of calls: what a rank contributes of a tensor. One unit for all schemes.
-#include <optional>
-
-#include "zenc_host/compress/linear.h"
+#include "zenc/compress/sketch.h"
+#include "zenc_host/compress/selection.h"
 
 namespace zenc {
 
-// A selection, and what it is launched by.
-struct OpenSelection {
-    Launches launches;
-    std::optional<Selection> selection;
-};
+static const Kernel DRAW_UNITS("zenc_draw_units");
+static const Kernel TAKE_UNITS("zenc_take_units", Typed::YES);
+static const Kernel REMEMBER("zenc_remember", Typed::YES);
+static const Kernel INSERT_IN_SKETCH("zenc_insert_in_sketch");
+static const Kernel QUERY_SKETCH("zenc_query_sketch", Typed::YES);
+static const Kernel QUANTISE_FIXED("zenc_quantise_fixed", Typed::YES);
 
 inline std::vector<Search> searches_of(const i64* parts, i64 n) {
     std::vector<Search> searches;
@@ -19,7 +19,8 @@ inline std::vector<Search> searches_of(const i64* parts, i64 n) {
     return searches;
 }
 
-// Launches that are not part of a selection, each waited for.
+// Launches that are not part of a selection: those of linear ones, and multiples of a step that all ranks
+// share.
 Launches* open_launches(void* kernels, void* stream, i64 dtype, char* error, u64 size) {
     auto& loaded = *static_cast<Kernels*>(kernels);
     api.cuCtxSetCurrent(loaded.context);
@@ -35,6 +36,45 @@ i64 close_launches(Launches* launches, i64 deadline, void* host, const void* mem
     return ok;
 }
 
+void draw_units(Launches& on, i64 n, i64 k, i64 key, i64* out) {
+    on.launch_for(k, DRAW_UNITS, n, k, key, out);
+}
+
+// out [k, width] of the launches' dtype = the rows of `units`; what is left of them stays.
+void take_units(Launches& on, float* left, const i64* units, i64 k, i64 width, void* out, float* velocity) {
+    on.launch_for(k * width, TAKE_UNITS, left, units, k, width, out, velocity);
+}
+
+void remember(Launches& on, const void* result, i64 n, float beta, float* history) {
+    on.launch_for(n, REMEMBER, result, n, static_cast<i64>(bits_of(beta)), history);
+}
+
+// *greatest becomes the greatest magnitude of values [n] of the launches' dtype.
+void find_greatest(Launches& on, const void* values, i64 n, u64* greatest) {
+    on.clear(greatest, sizeof(u64));
+    on.launch_for(n, RAISE_GREATEST, values, n, greatest);
+}
+
+// Rows of a grid for the groups of a sketch.
+inline u64 rows_for_groups(i64 n, i64 rows, i64 cells) {
+    return rows_for(
+        SketchGroups(0, static_cast<u64>(n), static_cast<u32>(rows), static_cast<u64>(cells)).count);
+}
+
+// out [rows, cells]: a sketch of values [n], float32.
+void sketch(Launches& on, const float* values, i64 n, i64 rows, i64 cells, i64 key, float* out) {
+    on.launch(INSERT_IN_SKETCH, 1, rows_for_groups(n, rows, cells), values, n, rows, cells, key, out);
+}
+
+void query_sketch(Launches& on, const float* of, i64 n, i64 rows, i64 cells, i64 key, void* out) {
+    on.launch(QUERY_SKETCH, 1, rows_for_groups(n, rows, cells), of, n, rows, cells, key, out);
+}
+
+// gradient [n] of the launches' dtype = multiples of 2^exponent of left [n], which becomes what is lost.
+void quantise_fixed(Launches& on, float* left, i64 n, i64 exponent, i64 levels, void* gradient) {
+    on.launch_for(n, QUANTISE_FIXED, left, n, exponent, levels, gradient);
+}
+
 // The bytes of device memory that a selection works in.
 u64 selection_bytes(i64 units, i64 parts) {
     return SelectionWork::bytes(static_cast<u64>(units), static_cast<u64>(parts));
@@ -42,84 +82,47 @@ u64 selection_bytes(i64 units, i64 parts) {
 
 // Begins a selection on a stream, in `work`. `marks` may be null; `error`, of `size` bytes, lives as
 // long as what is returned, and says why the first of the functions failed that did.
-OpenSelection* open_selection(void* kernels, void* stream, i64 dtype, i64 units, i64 width, i64 parts,
-                              void* work, void* marks, char* error, u64 size) {
+Selection* open_selection(void* kernels, void* stream, i64 dtype, i64 units, i64 width, i64 parts, void* work,
+                          void* marks, char* error, u64 size) {
     auto& loaded = *static_cast<Kernels*>(kernels);
     api.cuCtxSetCurrent(loaded.context);
-    auto* const made =
-        new OpenSelection{{loaded, static_cast<CUstream>(stream), dtype, ErrorText{error, size}}, {}};
-    made->selection.emplace(made->launches, static_cast<u64>(units), static_cast<u64>(width),
-                            static_cast<u64>(parts), work, static_cast<u8*>(marks));
-    return made;
+    return new Selection({loaded, static_cast<CUstream>(stream), dtype, ErrorText{error, size}},
+                         static_cast<u64>(units), static_cast<u64>(width), static_cast<u64>(parts), work,
+                         static_cast<u8*>(marks));
 }
 
 // What was found: 5 words, of which the first two are doubles. Returns 1, or 0 after a failure; the selection
 // has ended then.
-i64 close_selection(OpenSelection* open, i64 deadline, Selected* found) {
+i64 close_selection(Selection* open, i64 deadline, Selected* found) {
     const BesideCaptures beside;
-    *found = open->selection->fetch(deadline);
-    const i64 ok = open->launches.ok();
+    const i64 ok = open->fetch(deadline, *found);
     delete open;
     return ok;
 }
 
-// A method of a selection as a function of what was opened.
-template <auto method>
-struct OfSelection;
-
-template <class... Arguments, void (Selection::*method)(Arguments...)>
-struct OfSelection<method> {
-    static void call(OpenSelection* open, Arguments... arguments) {
-        ((*open->selection).*method)(arguments...);
-    }
-};
-
 // `parts`: first, units and k of each of n; none: no search begins.
-void accumulate(OpenSelection* open, const i64* parts, i64 n) {
-    open->selection->accumulate(searches_of(parts, n));
+void accumulate(Selection& open, const i64* parts, i64 n) {
+    open.accumulate(searches_of(parts, n));
 }
 
-void take_top(OpenSelection* open, const i64* parts, i64 n, bool begun, const i64* order, void* gradient) {
-    open->selection->take_top(searches_of(parts, n), begun, order, gradient);
-}
-
-void take_listed(OpenSelection* open, void* gradient) {
-    open->selection->take_known(gradient);
+void take_top(Selection& open, const i64* parts, i64 n, bool begun, const i64* order, void* gradient) {
+    open.take_top(searches_of(parts, n), begun, order, gradient);
 }
 
 }  // namespace zenc
 
-using zenc::entry, zenc::OfSelection, zenc::Selection;
+#define ZENC_FUNCTIONS(X)                                                                                \
+    X(open_launches)                                                                                     \
+    X(close_launches)                                                                                    \
+    X(draw_units) X(take_units) X(remember) X(find_greatest) X(sketch) X(query_sketch) X(quantise_fixed) \
+        X(selection_bytes) X(open_selection) X(close_selection) X(accumulate) X(take_top)
+#define ZENC_STEPS(X)                                                                          \
+    X(add)                                                                                     \
+    X(accumulate_from)                                                                         \
+    X(accumulate_sampled) X(look_at) X(take_from) X(take_all) X(take_sampled) X(take_bisected) \
+        X(take_random) X(take_of_blocks) X(take_listed) X(keep_velocities) X(keep_threshold) X(take_marked)
+#define ZENC_FUNCTION(name) zenc::entry(#name, zenc::name),
+#define ZENC_STEP(name) zenc::entry(#name, zenc::Method<&zenc::Selection::name>::call),
 
-const zenc::EntryPoint zenc_entry_points[] = {
-    ZENC_ENTRIES_OF_KERNELS,
-    entry("open_launches", zenc::open_launches),
-    entry("close_launches", zenc::close_launches),
-    entry("draw_units", zenc::draw_units),
-    entry("take_units", zenc::take_units),
-    entry("remember", zenc::remember),
-    entry("find_greatest", zenc::find_greatest),
-    entry("sketch", zenc::sketch),
-    entry("query_sketch", zenc::query_sketch),
-    entry("quantise_fixed", zenc::quantise_fixed),
-    entry("selection_bytes", zenc::selection_bytes),
-    entry("open_selection", zenc::open_selection),
-    entry("close_selection", zenc::close_selection),
-    entry("accumulate", zenc::accumulate),
-    entry("take_top", zenc::take_top),
-    entry("take_listed", zenc::take_listed),
-    entry("add", OfSelection<&Selection::add>::call),
-    entry("accumulate_from", OfSelection<&Selection::accumulate_from>::call),
-    entry("accumulate_sampled", OfSelection<&Selection::accumulate_sampled>::call),
-    entry("look_at", OfSelection<&Selection::look_at>::call),
-    entry("take_from", OfSelection<&Selection::take_from>::call),
-    entry("take_all", OfSelection<&Selection::take_all>::call),
-    entry("take_sampled", OfSelection<&Selection::take_sampled>::call),
-    entry("take_bisected", OfSelection<&Selection::take_bisected>::call),
-    entry("take_random", OfSelection<&Selection::take_random>::call),
-    entry("take_of_blocks", OfSelection<&Selection::take_of_blocks>::call),
-    entry("keep_velocities", OfSelection<&Selection::keep_velocities>::call),
-    entry("keep_threshold", OfSelection<&Selection::keep_threshold>::call),
-    entry("take_marked", OfSelection<&Selection::take_marked>::call),
-    {},
-};
+const zenc::EntryPoint zenc_entry_points[] = {ZENC_ENTRIES_OF_KERNELS,
+                                              ZENC_FUNCTIONS(ZENC_FUNCTION) ZENC_STEPS(ZENC_STEP){}};

@@ -199,7 +199,6 @@ struct SummedInputs {
 
     // The sum of n inputs (n >= 1) in one column.
     ZENC_DEVICE T sum(u64 first, u64 n, u64 column) const {
-        constexpr u32 AHEAD = 4;  // loads under way
         if (n == 1 && divisor == 1) return load(first, column);
         Sum sum = 0;
         for (u64 at = 0; at < n; at += AHEAD) {

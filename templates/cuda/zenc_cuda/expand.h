@@ -27,29 +27,9 @@ ZENC_DEVICE void spread(const Segment* from, const Segment* to, i64 n, u64 row_b
 // Single values are written in the order of slots: values and bitmaps are read once, one after another.
 
 // Values of neighbours, which a lane writes at once.
+constexpr u32 NEIGHBOURS = 4;
 template <class Bits>
-struct Neighbours {
-    static constexpr u32 N = 4, BYTES = sizeof(Bits) == 2 ? 8 : 16;  // of a vector
-
-    Bits of[N];
-
-    ZENC_DEVICE static bool fit(const Bits* at) { return address_bits(at) % BYTES == 0; }
-
-    ZENC_DEVICE void store(Bits* to) const {
-        if constexpr (sizeof(Bits) == 2) {
-            __stcs(reinterpret_cast<uint2*>(to), __builtin_bit_cast(uint2, *this));
-        } else if constexpr (sizeof(Bits) == 4) {
-            __stcs(reinterpret_cast<uint4*>(to), __builtin_bit_cast(uint4, *this));
-        } else {
-            struct Vectors {
-                uint4 lower, upper;
-            };
-            const auto vectors = __builtin_bit_cast(Vectors, *this);
-            __stcs(reinterpret_cast<uint4*>(to), vectors.lower);
-            __stcs(reinterpret_cast<uint4*>(to) + 1, vectors.upper);
-        }
-    }
-};
+using Neighbours = Columns<Bits, NEIGHBOURS>;
 
 // What a warp knows of a window: of each half of a word its bits, and how many values precede them.
 template <class Bits>
@@ -92,7 +72,7 @@ struct RankedWindow {
 template <class Bits, class Mapping>
 ZENC_DEVICE void expand_window(const Geometry<Mapping>& geometry, const Segment& segment, u64 part, u64 first,
                                bool keeps, uint2* halves, Bits* out) {
-    constexpr u32 N = Neighbours<Bits>::N, STEPS = WINDOW / (N * WARP);
+    constexpr u32 N = NEIGHBOURS, STEPS = WINDOW / (N * WARP);
     const RankedWindow<Bits> window(segment, first, halves);
     const u64 begin = geometry.first_slot(part) + 64 * first, left = segment.slots - 64 * first;
     bool wanted;
@@ -104,7 +84,7 @@ ZENC_DEVICE void expand_window(const Geometry<Mapping>& geometry, const Segment&
                 const u32 slot = (k * WARP + lane()) * N;
                 Bits* const to = shuffle(run, slot / 64) + slot % 64;
                 const Neighbours<Bits> found = window.at(slot, keeps, wanted);
-                if (wanted) found.store(to);
+                if (wanted) found.stream(to);
             }
             return;
         }
@@ -179,7 +159,7 @@ ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment*
 // The slots of a window of `to` from word `first` on: the values of `from`, or +0 where that has none.
 template <class Bits>
 ZENC_DEVICE void spread_window(const Segment& from, const Segment& to, u64 first, uint2* halves) {
-    constexpr u32 N = Neighbours<Bits>::N;
+    constexpr u32 N = NEIGHBOURS;
     const RankedWindow<Bits> window(from, first, halves);
     const Slots slots(to);
     const u64 word = first + lane() < slots.words ? slots.bitmap[first + lane()] : 0;
@@ -194,7 +174,7 @@ ZENC_DEVICE void spread_window(const Segment& from, const Segment& to, u64 first
         bool any;
         const Neighbours<Bits> found = window.at(slot, false, any);
         if (wanted == (1U << N) - 1 && Neighbours<Bits>::fit(to_next)) {
-            found.store(to_next);
+            found.stream(to_next);
             continue;
         }
 #pragma unroll
@@ -221,12 +201,7 @@ ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n) {
 }
 
 ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n, u64 value_bytes) {
-    if (value_bytes == 4)
-        spread_values<u32>(from, to, n);
-    else if (value_bytes == 2)
-        spread_values<u16>(from, to, n);
-    else
-        spread_values<u64>(from, to, n);
+    with_bits(value_bytes, [&](auto bits) { spread_values<decltype(bits)>(from, to, n); });
 }
 
 // The same of rows [units, row_bytes].

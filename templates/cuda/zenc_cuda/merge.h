@@ -7,11 +7,9 @@
 #pragma once
 
 #include "zenc/values.h"
-#include "zenc_cuda/absent.h"
 #include "zenc_cuda/rows.h"
 #include "zenc_cuda/scan.h"
 #include "zenc_cuda/slots.h"
-#include "zenc_cuda/vectors.h"
 
 namespace zenc {
 
@@ -104,7 +102,7 @@ ZENC_DEVICE void merge_row(const PiecesOf<T>& pieces, const T* mine, u64 word, u
         Columns<T, N> made;
 #pragma unroll
         for (u32 c = 0; c < N; ++c) made.of[c] = sums[c].of(pieces.by, added);
-        if (first < width) *reinterpret_cast<Columns<T, N>*>(out + first) = made;
+        if (first < width) made.store(out + first);
     }
 }
 
@@ -116,8 +114,7 @@ ZENC_DEVICE void copy_row(const T* from, u64 width, T* to) {
         for (u32 k = 0; k < AHEAD; ++k)
             if (first + k * N * WARP < width) loaded[k] = Columns<T, N>::load(from + first + k * N * WARP);
         for (u32 k = 0; k < AHEAD; ++k)
-            if (first + k * N * WARP < width)
-                *reinterpret_cast<Columns<T, N>*>(to + first + k * N * WARP) = loaded[k];
+            if (first + k * N * WARP < width) loaded[k].store(to + first + k * N * WARP);
     }
 }
 
@@ -209,6 +206,45 @@ ZENC_DEVICE void sum(const Segment* targets, i64 n, const Pieces* of, const Segm
     });
 }
 
+// Segments of all slots that still say which units some rank has: of others all values are -0. A sum is -0
+// only where all of its terms are.
+
+template <class Bits>
+constexpr Bits NEGATIVE_ZERO = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+
+// What the values of absent units are: zeros of either sign, or where they are `marked` -0.
+template <class Bits>
+struct Absent {
+    Bits value, counting;
+
+    ZENC_DEVICE explicit Absent(bool marked)
+        : value(marked ? NEGATIVE_ZERO<Bits> : Bits{0}),
+          counting(static_cast<Bits>(marked ? ~Bits{0} : ~NEGATIVE_ZERO<Bits>)) {}
+
+    // The bits in which a value is another.
+    ZENC_DEVICE Bits differs(Bits bits) const { return static_cast<Bits>((bits ^ value) & counting); }
+};
+
+template <class Bits>
+ZENC_DEVICE void mark_absent(const Segment& from, const Segment& to, u64 width) {
+    RowBatches batch(to, width * sizeof(Bits));
+    while (batch.next()) {
+        const bool has = batch.has_row() && (from.bitmap[batch.word] >> batch.bit & 1) != 0;
+        const u32 there = __ballot_sync(ALL_LANES, has);
+        Bits* const values = static_cast<Bits*>(to.values) + batch.first * width;
+        for (u64 i = lane(); i < batch.rows * width; i += WARP)
+            if (magnitude_bits(values[i]) == 0)
+                values[i] = (there >> (i / width) & 1) != 0 ? Bits{0} : NEGATIVE_ZERO<Bits>;
+    }
+}
+
+// Zeros of to[i] [count, width], which has all slots of from[i] and others: +0 in those, and -0 in others.
+ZENC_DEVICE void mark_absent(const Segment* from, const Segment* to, i64 n, u64 value_bytes, u64 width) {
+    for_each_segment(n, [&](u64 i) {
+        with_bits(value_bytes, [&](auto bits) { mark_absent<decltype(bits)>(from[i], to[i], width); });
+    });
+}
+
 // Leaving out the units of a segment that hold nothing but zeros, of either sign, as a dense phase brings
 // them. Any other bits are kept: NaN, infinities and the smallest denormals are something. `spread` copies
 // what is kept.
@@ -269,12 +305,8 @@ ZENC_DEVICE void mark_nonzero(const Segment& from, const Segment& to, u64 width,
 ZENC_DEVICE void mark_nonzero(const Segment* from, const Segment* to, i64 n, u64 value_bytes, u64 width,
                               bool marked) {
     for_each_segment(n, [&](u64 i) {
-        if (value_bytes == 8)
-            mark_nonzero<u64>(from[i], to[i], width, marked);
-        else if (value_bytes == 4)
-            mark_nonzero<u32>(from[i], to[i], width, marked);
-        else
-            mark_nonzero<u16>(from[i], to[i], width, marked);
+        with_bits(value_bytes,
+                  [&](auto bits) { mark_nonzero<decltype(bits)>(from[i], to[i], width, marked); });
     });
 }
 

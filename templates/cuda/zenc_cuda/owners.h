@@ -189,9 +189,10 @@ struct Chosen {
 
 static_assert(sizeof(Chosen) <= 2 * sizeof(Load), "the host gives room for two loads a rank");
 
-// Of the holders in a mask the one that owns its unit at the least cost, the first of equals. `begun` is the
-// mask's first byte. Costs of some are worked out at once, or a choice would wait for each.
-ZENC_DEVICE u32 cheapest(const u8* mask, u32 begun, u32 bytes, const Cost& cost, const Chosen* chosen) {
+// Of the holders in a mask, two and some `more`, the one that owns its unit at the least cost, the first of
+// equals. `begun` is the mask's first byte. Costs of some are worked out at once, or a choice would wait for
+// each.
+ZENC_DEVICE u32 cheapest(const u8* mask, u32 begun, u32 bytes, i64 more, const Chosen* chosen) {
     constexpr u32 AT_ONCE = 4;
     u32 owner = 0;
     i64 least = static_cast<i64>(low_mask(63));
@@ -201,7 +202,7 @@ ZENC_DEVICE u32 cheapest(const u8* mask, u32 begun, u32 bytes, const Cost& cost,
             for (u32 i = 0; i < AT_ONCE; ++i) {
                 if (rest != 0) rank = 8 * byte + static_cast<u32>(__ffs(static_cast<int>(rest))) - 1;
                 rest &= rest - 1;
-                const i64 mine = cost.of(chosen[rank].load);
+                const i64 mine = chosen[rank].load.cost(more);
                 owner = mine < least ? rank : owner;
                 least = mine < least ? mine : least;
             }
@@ -220,15 +221,15 @@ ZENC_DEVICE void choose_together(const u8* masks, u32 begun, u64 n, u64 ranks, C
         u32 count = static_cast<u32>(__popc(begun));
 #pragma unroll 1
         for (u32 byte = 1; byte < bytes; ++byte) count += static_cast<u32>(__popc(mask[byte]));
-        const u32 owner = cheapest(mask, begun, bytes, Cost(ranks, count), chosen);
+        const u32 owner = cheapest(mask, begun, bytes, static_cast<i64>(count) - 2, chosen);
         owners[lane()] = static_cast<u16>(owner);
         if (atomicAdd(&chosen[owner].more, (1U << Chosen::HOLDERS_BITS) + count - 2) == 0)
             mine = chosen + owner;
     }
     __syncwarp();
     if (mine != nullptr) {
-        mine->load.own(ranks, mine->more >> Chosen::HOLDERS_BITS, 2);
-        mine->load.received += mine->more & ((1U << Chosen::HOLDERS_BITS) - 1);
+        mine->load.own(ranks, mine->more >> Chosen::HOLDERS_BITS,
+                       mine->more & ((1U << Chosen::HOLDERS_BITS) - 1));
         mine->more = 0;
     }
     __syncwarp();
@@ -242,8 +243,8 @@ ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* a
 #pragma unroll 1
     for (u64 k = threadIdx.x; k < ranks; k += THREADS) {
         chosen[k] = {};
-        chosen[k].load.hold(sets.sets[k].count);
-        chosen[k].load.own(ranks, alone[k], 1);
+        chosen[k].load.hold(ranks, sets.sets[k].count);
+        chosen[k].load.own(ranks, alone[k], -static_cast<i64>(alone[k]));
     }
     __syncthreads();
     const auto begun_at = [&](u64 unit) -> u32 { return unit < all ? masks[unit * bytes] : 0; };

@@ -93,13 +93,6 @@ ZENC_DEVICE Found look(const u8* row, u64 begin, u64 end, const Group& group, co
     return found;
 }
 
-template <class Vector>
-ZENC_DEVICE void clear_row(u8* row, u64 begin, u64 end, const Group& group) {
-#pragma unroll 1
-    for (u64 at = begin + group.rank(); at < end; at += group.size)
-        reinterpret_cast<Vector*>(row)[at] = Vector{};
-}
-
 // Marks those of single values that are neither +0 nor -0, of a mapping whose slots follow from tables; if it
 // `clears`, each -0 becomes +0.
 template <class Bits, class Mapping>
@@ -138,17 +131,14 @@ ZENC_DEVICE void mark_singles(const Geometry<Mapping>& geometry, Bits* tensor, b
 template <class Mapping>
 ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 value_bytes, bool clears,
                             const Segment* marked) {
-    if constexpr (Mapping::HAS_TABLES) {
-        if (geometry.width == 1 && value_bytes == 2)
-            return mark_singles(geometry, reinterpret_cast<u16*>(tensor), clears, marked->bitmap);
-        if (geometry.width == 1 && value_bytes == 4)
-            return mark_singles(geometry, reinterpret_cast<u32*>(tensor), clears, marked->bitmap);
+    if constexpr (Mapping::HAS_TABLES)
         if (geometry.width == 1)
-            return mark_singles(geometry, reinterpret_cast<u64*>(tensor), clears, marked->bitmap);
-    }
+            return with_bits(value_bytes, [&](auto bits) {
+                mark_singles(geometry, reinterpret_cast<decltype(bits)*>(tensor), clears, marked->bitmap);
+            });
     const u64 row_bytes = geometry.width * value_bytes;
-    const bool in_16 = (row_bytes | address_bits(tensor)) % sizeof(uint4) == 0, in_4 = value_bytes >= 4;
-    const u64 vector_bytes = in_16 ? sizeof(uint4) : in_4 ? sizeof(u32) : sizeof(u16);
+    const bool in_16 = (row_bytes | address_bits(tensor)) % sizeof(uint4) == 0;
+    const u64 vector_bytes = in_16 ? sizeof(uint4) : value_bytes >= 4 ? sizeof(u32) : sizeof(u16);
     const u64 vectors = row_bytes / vector_bytes, chunk = MARKED_BYTES / vector_bytes;
     const Magnitude magnitude(value_bytes);
     const Group group(vectors);
@@ -161,19 +151,17 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 v
         const u64 begin = (item - number * chunks.divisor) * chunk;
         const u64 end = vectors - begin < chunk ? vectors : begin + chunk;
         u8* const row = item < items ? tensor + number * row_bytes : nullptr;
-        const Found found = in_16  ? look<uint4>(row, begin, end, group, magnitude)
-                            : in_4 ? look<u32>(row, begin, end, group, magnitude)
-                                   : look<u16>(row, begin, end, group, magnitude);
-        if ((found.lanes & group.mask()) != 0) {
-            if (group.rank() == 0) set_bit(marked->bitmap, geometry.bit_of(geometry.slot_of(number)));
-        } else if (clears && found.some != 0) {
-            if (in_16)
-                clear_row<uint4>(row, begin, end, group);
-            else if (in_4)
-                clear_row<u32>(row, begin, end, group);
-            else
-                clear_row<u16>(row, begin, end, group);
-        }
+        const bool there = with_vector(vector_bytes, [&](auto vector) {
+            using Vector = decltype(vector);
+            const Found found = look<Vector>(row, begin, end, group, magnitude);
+            const bool any = (found.lanes & group.mask()) != 0;
+            if (!any && clears && found.some != 0)
+#pragma unroll 1
+                for (u64 at = begin + group.rank(); at < end; at += group.size)
+                    reinterpret_cast<Vector*>(row)[at] = Vector{};
+            return any;
+        });
+        if (there && group.rank() == 0) set_bit(marked->bitmap, geometry.bit_of(geometry.slot_of(number)));
     }
 }
 

@@ -1,11 +1,19 @@
 // One text for NVRTC and the emulator: how a kernel and its shared memory are declared.
 //
 // An emulator compiles this text with a C++ compiler: it is included before everything else, defines
-// ZENC_EMULATOR and the names of CUDA, and its own ZENC_KERNEL, ZENC_TABLES and ZENC_SHARED.
+// ZENC_EMULATOR and the names of CUDA, and what stands here without one.
 #pragma once
 
 #include "zenc/bits.h"
 #include "zenc/segment.h"
+
+// A module is compiled alone by -DZENC_ONLY -DZENC_ and its name (zenc/codegen/build/gpu_kernels.py);
+// otherwise there are all of them.
+#ifdef ZENC_ONLY
+#define ZENC_HAS(module) ZENC_##module
+#else
+#define ZENC_HAS(module) 1
+#endif
 
 #ifndef ZENC_EMULATOR
 
@@ -66,31 +74,6 @@ ZENC_DEVICE void store_relaxed(u64* word, u64 value) {
     *static_cast<volatile u64*>(word) = value;
 }
 
-// Words in global memory, as one of many threads changes them: of an address that may be a shared one the
-// compiler makes a loop besides.
-
-#ifdef ZENC_EMULATOR
-
-ZENC_DEVICE void set_bits(u64* word, u64 bits) {
-    atomicOr(word, bits);
-}
-
-ZENC_DEVICE void keep_bits(u64* word, u64 bits) {
-    atomicAnd(word, bits);
-}
-
-#else
-
-ZENC_DEVICE void set_bits(u64* word, u64 bits) {
-    asm volatile("red.global.or.b64 [%0], %1;" ::"l"(word), "l"(bits) : "memory");
-}
-
-ZENC_DEVICE void keep_bits(u64* word, u64 bits) {
-    asm volatile("red.global.and.b64 [%0], %1;" ::"l"(word), "l"(bits) : "memory");
-}
-
-#endif
-
 // What no kernel writes and this one reads once: not kept in the caches, nor kept coherent.
 template <class T>
 ZENC_DEVICE T load_once(const T* from) {
@@ -98,6 +81,16 @@ ZENC_DEVICE T load_once(const T* from) {
 }
 
 #ifndef ZENC_EMULATOR
+
+// Words in global memory, as one of many threads changes them: of an address that may be a shared one the
+// compiler makes a loop besides.
+ZENC_DEVICE void set_bits(u64* word, u64 bits) {
+    asm volatile("red.global.or.b64 [%0], %1;" ::"l"(word), "l"(bits) : "memory");
+}
+
+ZENC_DEVICE void keep_bits(u64* word, u64 bits) {
+    asm volatile("red.global.and.b64 [%0], %1;" ::"l"(word), "l"(bits) : "memory");
+}
 
 template <>
 ZENC_DEVICE uint4 load_once(const uint4* from) {
@@ -120,6 +113,11 @@ ZENC_DEVICE u32 load_once(const u32* from) {
     u32 found;
     asm("ld.global.cs.nc.u32 %0, [%1];" : "=r"(found) : "l"(from));
     return found;
+}
+
+// Tells the host, which looks at `bell`, that all is there that threads wrote before a fence of the system.
+ZENC_DEVICE void ring(u64* bell, u64 rung) {
+    store_relaxed(bell, rung);
 }
 
 #endif

@@ -185,6 +185,72 @@ ZENC_DEVICE u64 address_bits(const void* of) {
     return reinterpret_cast<u64>(of);
 }
 
+// N values that follow each other, as a lane loads and stores them.
+template <class T, u32 N>
+struct alignas(N * sizeof(T)) Columns {
+    T of[N];
+
+    ZENC_DEVICE static Columns load(const T* from) {
+        if constexpr (sizeof(Columns) == sizeof(uint4))
+            return __builtin_bit_cast(Columns, load_once(reinterpret_cast<const uint4*>(from)));
+        else
+            return load_once(reinterpret_cast<const Columns*>(from));
+    }
+
+    ZENC_DEVICE void store(T* to) const { *reinterpret_cast<Columns*>(to) = *this; }
+
+    // Past the caches, by 8 or 16 bytes: where these fit.
+    ZENC_DEVICE static bool fit(const T* at) {
+        return address_bits(at) % (sizeof(Columns) == 8 ? 8 : 16) == 0;
+    }
+
+    ZENC_DEVICE void stream(T* to) const {
+        if constexpr (sizeof(Columns) == 8) {
+            __stcs(reinterpret_cast<uint2*>(to), __builtin_bit_cast(uint2, *this));
+        } else {
+            struct Vectors {
+                uint4 of[sizeof(Columns) / 16];
+            };
+            const auto vectors = __builtin_bit_cast(Vectors, *this);
+#pragma unroll
+            for (u32 k = 0; k < sizeof(Columns) / 16; ++k)
+                __stcs(reinterpret_cast<uint4*>(to) + k, vectors.of[k]);
+        }
+    }
+};
+
+// use(an integer) of as many bytes as values have.
+template <class Use>
+ZENC_DEVICE auto with_bits(u64 value_bytes, Use use) {
+    return value_bytes == 8 ? use(u64{}) : value_bytes == 4 ? use(u32{}) : use(u16{});
+}
+
+// use(a vector) of 16, 4 or 2 bytes, as many as divide `together`.
+template <class Use>
+ZENC_DEVICE auto with_vector(u64 together, Use use) {
+    return together % 16 == 0 ? use(uint4{}) : together % 4 == 0 ? use(u32{}) : use(u16{});
+}
+
+// Whether arrays, or null, begin where vectors of 16 bytes do.
+template <class... Arrays>
+ZENC_DEVICE bool in_vectors(const Arrays*... arrays) {
+    return (address_bits(arrays) | ...) % sizeof(uint4) == 0;
+}
+
+// visit(first) for the numbers below n, N at a time, by all threads of the row.
+template <u32 N, class Visit>
+ZENC_DEVICE void for_each_vector(u64 n, Visit visit) {
+    for (u64 i = thread_of_row() * N; i < n; i += threads_of_row() * N) visit(i);
+}
+
+// several(first) for N numbers below n at a time while `whole`, and one(number) for each of the others.
+template <u32 N, class Several, class One>
+ZENC_DEVICE void for_all_values(u64 n, bool whole, Several several, One one) {
+    const u64 vectors = whole ? n / N * N : 0;
+    for_each_vector<N>(vectors, several);
+    for_each_vector<1>(n - vectors, [&](u64 i) { one(vectors + i); });
+}
+
 template <class T>
 ZENC_DEVICE T* shuffle(T* from, u32 of_lane) {
     const u64 address = reinterpret_cast<u64>(from);
@@ -229,12 +295,6 @@ ZENC_DEVICE void move_rows(const Vector* from, u32 rows, u64 vectors, Vector* to
     }
 }
 
-template <class Vector>
-ZENC_DEVICE void copy_vectors(const u8* from, u32 rows, u64 row_bytes, u8* to) {
-    move_rows(reinterpret_cast<const Vector*>(from), rows, row_bytes / sizeof(Vector),
-              reinterpret_cast<Vector*>(to), [](Vector vector) { return vector; });
-}
-
 // How rows are copied: by loads and stores of all lanes; or in bulk (zenc_cuda/bulk.h).
 struct InVectors {
     static constexpr bool IN_BULK = false;
@@ -244,12 +304,15 @@ struct InVectors {
     // the size.
     ZENC_DEVICE void copy(const u8* from, u32 rows, u64 row_bytes, u8* to) const {
         const u64 together = lane() < rows ? row_bytes | address_bits(from) | address_bits(to) : 0;
-        if (!__any_sync(ALL_LANES, together % 16 != 0))
-            copy_vectors<uint4>(from, rows, row_bytes, to);
-        else if (!__any_sync(ALL_LANES, together % 4 != 0))
-            copy_vectors<u32>(from, rows, row_bytes, to);
-        else
-            copy_vectors<u16>(from, rows, row_bytes, to);
+        const bool odd = __any_sync(ALL_LANES, together % 16 != 0);
+        with_vector(!odd                                       ? 16
+                    : __any_sync(ALL_LANES, together % 4 != 0) ? 2
+                                                               : 4,
+                    [&](auto vector) {
+                        using Vector = decltype(vector);
+                        move_rows(reinterpret_cast<const Vector*>(from), rows, row_bytes / sizeof(Vector),
+                                  reinterpret_cast<Vector*>(to), [](Vector each) { return each; });
+                    });
     }
 };
 

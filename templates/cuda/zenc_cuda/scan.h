@@ -21,12 +21,13 @@ ZENC_DEVICE Sum inclusive_in_warp(Sum value) {
 }
 
 // The sum of n over the threads of the block before this one. Threads meet before they call it again.
+template <class Sum = u32>
 ZENC_DEVICE u64 sum_of_threads_before(u64 n) {
-    ZENC_SHARED(u32, sums, WARPS);
-    const u32 mine = static_cast<u32>(n), up_to = inclusive_in_warp(mine);
+    ZENC_SHARED(Sum, sums, WARPS);
+    const Sum mine = static_cast<Sum>(n), up_to = inclusive_in_warp(mine);
     if (lane() == WARP - 1) sums[threadIdx.x / WARP] = up_to;
     __syncthreads();
-    u32 sum = up_to - mine;
+    Sum sum = up_to - mine;
 #pragma unroll 1
     for (u32 warp = 0; warp < threadIdx.x / WARP; ++warp) sum += sums[warp];
     return sum;

@@ -4,34 +4,9 @@
 
 #include "zenc_cuda/platform.h"
 
+#ifndef ZENC_EMULATOR  // which has names of its own for this
+
 namespace zenc {
-
-#ifdef ZENC_EMULATOR
-
-using SharedAddress = u64;
-
-ZENC_DEVICE SharedAddress shared_address(const void* of) {
-    return reinterpret_cast<u64>(of);
-}
-
-template <class T>
-ZENC_DEVICE void store_shared(SharedAddress at, T value) {
-    *reinterpret_cast<T*>(at) = value;
-}
-
-template <class T>
-ZENC_DEVICE T load_shared(SharedAddress at) {
-    return *reinterpret_cast<const T*>(at);
-}
-
-template <class T>
-ZENC_DEVICE void copy_to_shared(SharedAddress at, const T* from) {
-    store_shared(at, *from);
-}
-
-ZENC_DEVICE void await_copies() {}
-
-#else
 
 using SharedAddress = u32;
 
@@ -86,6 +61,6 @@ ZENC_DEVICE void await_copies() {
 #endif
 }
 
-#endif
-
 }  // namespace zenc
+
+#endif

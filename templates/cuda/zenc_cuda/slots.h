@@ -46,35 +46,6 @@ struct Slots {
     }
 };
 
-// One slot after another.
-class SlotCursor {
-public:
-    // Stands at number i. `from` is a word that is not behind it.
-    ZENC_DEVICE SlotCursor(const Slots& of, u64 from, u64 i) : of_(of), number_(i) { seek(from); }
-
-    ZENC_DEVICE u64 number() const { return number_; }
-    ZENC_DEVICE u64 slot() const { return 64 * word_ + lowest_bit(left_); }
-
-    // Goes on to the next one. There is no slot behind the last.
-    ZENC_DEVICE void next() {
-        ++number_;
-        left_ &= left_ - 1;
-        if (left_ == 0) seek(word_);
-    }
-
-private:
-    ZENC_DEVICE void seek(u64 from) {
-        word_ = of_.word_of(number_, from);
-        const u64 bits = of_.word(word_);
-        left_ = bits & ~low_mask(select_bit(bits, static_cast<u32>(number_ - of_.below(word_))));
-    }
-
-    const Slots& of_;
-    u64 number_;
-    u64 word_ = 0;
-    u64 left_ = 0;
-};
-
 // Words of a bitmap in which whole blocks are occupied; a block is 2^shift slots, as block(k) has them.
 
 // Word `at` of the bitmap that has all slots of the blocks in `blocks`, for shift >= 1.
@@ -162,15 +133,6 @@ ZENC_DEVICE void admit(const Segment* segments, i64 n, const Expected* words, i6
 // Gather: words from anywhere in the device's memory, copied to one buffer that is sent or read as a whole;
 // or to memory of the host, which then hears a bell.
 
-// Tells the host, which looks at `bell`, that all is there that threads wrote before a fence of the system.
-ZENC_DEVICE void ring(u64* bell) {
-#ifdef ZENC_EMULATOR
-    __atomic_store_n(bell, RUNG, __ATOMIC_RELEASE);
-#else
-    store_relaxed(bell, RUNG);
-#endif
-}
-
 // A word a thread, by one block. The last row may be a bell.
 ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
 #pragma unroll 1
@@ -184,7 +146,7 @@ ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
     if (n == 0 || rows[n - 1].from != rows[n - 1].to) return;
     __threadfence_system();
     __syncthreads();
-    if (threadIdx.x == 0) ring(rows[n - 1].to);
+    if (threadIdx.x == 0) ring(rows[n - 1].to, RUNG);
 }
 
 // The epilogue of a kernel: all threads call it in the end.

@@ -25,9 +25,8 @@ public:
     template <class Add>
     void exchange(const Messages& sends, const Messages& receives, Several& spent, PhaseCount& counted,
                   SegmentJobs& workshop, const Add& add) {
-        for (const Message& message : sends)
-            for (const Held* held : message.segments)
-                if (held->lent && !is_coded(*held)) workshop.clear_signs();
+        for (const Held* held : segments_in(sends))
+            if (held->lent && !is_coded(*held)) workshop.clear_signs();
         write(sends);
         for (Held* held : spent)
             if (queue_.ok()) release_marks(queue_, *held);
@@ -57,24 +56,20 @@ private:
     // The index of all segments that are sent, once each, and zeros behind their values.
     void write(const Messages& sends) {
         Several written, indexed;
-        Segments segments;
         if (rows_ && unit_bytes_ % 8 == 0) return;
-        for (const Message& message : sends) {
-            for (Held* held : message.segments) {
-                if (held->at.format != format(*held)) lay_out_anew(*held);
-                if (held->indexed) continue;
-                held->indexed = true;
-                const bool dense = held->at.format == FORMAT_DENSE;
-                if (dense && is_range(*held) && held->at.count * unit_bytes_ % 8 == 0) continue;
-                written.push_back(held);
-                if (!dense) indexed.push_back(held);
-            }
+        for (Held* held : segments_in(sends)) {
+            if (held->at.format != format(*held)) lay_out_anew(*held);
+            if (held->indexed) continue;
+            held->indexed = true;
+            const bool dense = held->at.format == FORMAT_DENSE;
+            if (dense && is_range(*held) && held->at.count * unit_bytes_ % 8 == 0) continue;
+            written.push_back(held);
+            if (!dense) indexed.push_back(held);
         }
         if (!queue_.ok()) return;
         decode_now(queue_, written);
         mark_ranges(queue_, indexed);
-        for (const Held* held : written) segments.push_back(held->at);
-        encode(queue_, segments);
+        encode(queue_, segments_of(written));
         for (Held* held : written)
             if (index_is_bitmap(*held)) drop_bitmap(queue_, *held);
     }
@@ -123,16 +118,13 @@ private:
 
     // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
     void read(const Messages& receives, SegmentJobs& workshop) {
-        Several came, marked;
-        Segments received;
-        for (const Message& message : receives)
-            came.insert(came.end(), message.segments.begin(), message.segments.end());
+        const Several came = segments_in(receives);
+        Several marked;
         for (Held* held : came)
             if (!has_no_index(*held)) marked.push_back(held);
         make_marks(queue_, marked);
-        for (const Held* held : marked) received.push_back(held->at);
         if (!queue_.ok() || came.empty()) return;
-        const i64* status = decode(queue_, received);
+        const i64* status = decode(queue_, segments_of(marked));
         const u64* broken = decode_values(queue_, came);
         raise_by_scales(queue_, came);
         if (!queue_.ok()) return;

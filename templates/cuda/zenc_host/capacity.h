@@ -42,7 +42,7 @@ public:
     // Raises unless segments, which are marked and ranked, have room, and words on the device are what they
     // should be. Then writes how many slots segments have: none once it is raised.
     void admit(const Segments& segments, const std::vector<Expected>& words = {}) {
-        const i64 m = static_cast<i64>(words.size());
+        const i64 m = number_of(words);
         if (segments.empty() && words.empty()) return;
         Epilogue* const end = queue_.epilogue(Ending::ADMIT, segments, words);
         if (end == nullptr)
@@ -61,12 +61,9 @@ public:
         both.at.slots = own.slots;
         make_marks(queue_, {&both});
         if (!queue_.ok()) return;
-        sum(queue_, Segments{both.at}, std::vector<Pieces>{Pieces{0, 2}}, Segments{own, announced});
+        sum(queue_, {{both.at}, {own, announced}, {{0, 2}}});
         u64* const counts = queue_.allocate<u64>(2);
-        const auto count = [](const Segment& of, u64* to) {
-            return Gathered{of.ranks + ranks_of(of.slots) - 1, of.ranks, to};
-        };
-        gather(queue_, {count(own, counts), count(both.at, counts + 1)});
+        gather(queue_, {count_of(own, counts), count_of(both.at, counts + 1)});
         admit({}, {{counts, announced.count}, {counts + 1, announced.count}});
     }
 
@@ -85,14 +82,14 @@ public:
     void report(Communicator& group, const Several& own, const Several& complete) {
         Call& call = queue_.call;
         u64 again = 0;
-        std::vector<Wanted> wanted = {{raised(), nullptr, &again}};
+        Wanted wanted = {{raised(), nullptr, &again}}, told = wanted;
         for (const Several& segments : {own, complete})
-            for (Held* each : segments) wanted.push_back({each->at.actual, nullptr, &each->at.count});
-        if (call.report != nullptr) return report_with_replays(wanted);
-        std::vector<Wanted> unknown;
-        for (const Wanted& each : wanted)
-            if (each.word != nullptr) unknown.push_back(each);
-        HostSync(queue_, group).run(END, {}, {}, unknown);
+            for (Held* each : segments) {
+                told.push_back({each->at.actual, nullptr, &each->at.count});
+                if (each->at.actual != nullptr) wanted.push_back(told.back());
+            }
+        if (call.report != nullptr) return report_with_replays(told);
+        HostSync(queue_, group).run(END, {}, {}, wanted);
         call.made_again = static_cast<i64>(again);
         call.count_out = 0;
         for (const Held* each : complete) call.count_out += static_cast<i64>(each->at.count);
@@ -113,19 +110,14 @@ public:
 private:
     static constexpr u64 AGREED = 3;  // raised, the signature, and its complement
 
-    void report_with_replays(const std::vector<Wanted>& wanted) {
-        u64* const device = queue_.allocate<u64>(wanted.size());
-        std::vector<Gathered> rows;
-        for (const Wanted& each : wanted) {
-            u64* const to = device + rows.size();
-            rows.push_back(each.word ? Gathered{each.word, nullptr, to} : literal(*each.to, to));
+    void report_with_replays(Wanted wanted) {
+        auto* to = reinterpret_cast<u64*>(queue_.call.report);
+        for (Gathered& each : wanted) {
+            if (each.from == nullptr) each = literal(*each.to);
+            each.to = to++;
         }
-        gather(queue_, rows);
-        if (queue_.ok())
-            check(queue_.call,
-                  api.cuMemcpyDtoHAsync_v2(queue_.call.report, reinterpret_cast<CUdeviceptr>(device),
-                                           8 * wanted.size(), queue_.stream()),
-                  "cuMemcpyDtoHAsync");
+        gather(queue_, wanted);
+        queue_.stream();
     }
 
     static u64 share_of(double share, u64 slots) {

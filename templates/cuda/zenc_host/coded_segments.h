@@ -9,10 +9,7 @@ namespace zenc {
 static const Kernel SCALE_ROWS("zenc_scale_rows", Typed::YES);
 static const Kernel ENCODE_ROWS("zenc_encode_rows", Typed::YES);
 static const Kernel DECODE_ROWS("zenc_decode_rows", Typed::YES);
-static const Kernel KEEP_CONTIGUOUS("zenc_keep_contiguous");
-static const Kernel KEEP_PERMUTED("zenc_keep_permuted");
-static const Kernel KEEP_HASHED("zenc_keep_hashed");
-static const Kernel KEEP_RANGED("zenc_keep_ranged");
+static const Kernel KEEP_LOSSES("zenc_keep_losses");
 
 using CodedRows = std::vector<CodedRow>;
 
@@ -65,7 +62,7 @@ inline void raise_greatest(Queue& queue, const Several& segments) {
     }
     if (rows.empty()) return;
     queue.launch(RAISE_OF_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),
-                 rows, static_cast<i64>(rows.size()), queue.greatest);
+                 rows, number_of(rows), queue.greatest);
 }
 
 // The same of those whose scales tell.
@@ -92,7 +89,7 @@ struct ChunkedRows {
     }
 
     void start(Queue& queue, const Kernel& kernel) const {
-        queue.launch(kernel, blocks, rows_for(rows.size()), rows, static_cast<i64>(rows.size()));
+        queue.launch(kernel, blocks, rows_for(rows.size()), rows, number_of(rows));
     }
 };
 
@@ -113,7 +110,7 @@ inline const u64* decode_values(Queue& queue, const Several& segments) {
     for (CodedRow& row : rows)
         if (has_one_step(row.code)) row.facts = next++;
     queue.launch(DECODE_ROWS, Queue::blocks_for(most_values(rows)), rows_for(rows.size()), rows,
-                 static_cast<i64>(rows.size()));
+                 number_of(rows));
     ChunkedRows(rows).start(queue, DECODE_CHUNKS);
     return broken;
 }
@@ -157,7 +154,7 @@ inline void sum_rows(Queue& queue, const Several& to, const std::vector<Pieces>&
         targets.back().code = code;
     }
     queue.launch(SUM_ROWS, Queue::blocks_for(ceil_divide(most_values(targets), 4)), rows_for(to.size()),
-                 targets, static_cast<i64>(targets.size()), pieces, rows);
+                 targets, number_of(targets), pieces, rows);
 }
 
 // The residual of a part is defined from here on: it has nothing yet, unless it `is_set` now.
@@ -211,19 +208,14 @@ public:
     // Adds what lies in room of its own to the residual.
     void keep(const Segments& segments, const CodedRows& rows) {
         if (scattered_.empty()) return;
-        const Call& call = queue_.call;
         Segments of;
         CodedRows lost;
         for (const u64 i : scattered_) {
             of.push_back(segments[i]);
             lost.push_back(rows[i]);
         }
-        const Kernel& kernel = call.tables != nullptr ? KEEP_HASHED
-                               : call.block != 0      ? KEEP_PERMUTED
-                               : is_ranged(call)      ? KEEP_RANGED
-                                                      : KEEP_CONTIGUOUS;
-        queue_.launch(kernel, blocks_for_rows(of, 4 * queue_.partition.width), rows_for(of.size()),
-                      queue_.partition, of, lost, number_of(of), call.residual);
+        queue_.launch(KEEP_LOSSES, blocks_for_rows(of, 4 * queue_.partition.width), rows_for(of.size()),
+                      queue_.partition, of, lost, number_of(of), queue_.call.residual);
         queue_.release(room_);
     }
 
@@ -233,11 +225,17 @@ private:
     Room room_;
 };
 
+// Of segments: the keys of what is drawn, whether this rank keeps what is lost, and in which phase.
+struct Losing {
+    std::vector<u64> keys;
+    std::vector<bool> keeps;
+    std::vector<i64> phases;
+};
+
 // Leaves what is selected of segments, before phase[i] + 1. `wait` is called once all
 // that is needed is on the stream, and returns when the device has passed it.
 template <class Wait>
-inline void choose_values(Queue& queue, const Several& segments, const std::vector<i64>& phases,
-                          const std::vector<u64>& keys, const std::vector<bool>& keeps, Wait wait) {
+inline void choose_values(Queue& queue, const Several& segments, const Losing& by, Wait wait) {
     if (!units_ascend(queue.call)) mark_ranges(queue, segments);
     Segments at;
     CodedRows rows;
@@ -249,20 +247,20 @@ inline void choose_values(Queue& queue, const Several& segments, const std::vect
         rows.push_back(row);
     }
     KeptLosses losses(queue);
-    losses.place(at, rows, keeps);
+    losses.place(at, rows, by.keeps);
     wait();
     Call& call = queue.call;
     for (u64 i = 0; i < rows.size() && queue.ok(); ++i) {
         const i64 slots = static_cast<i64>(at[i].slots), n = static_cast<i64>(at[i].count);
-        if (n != 0 && call.choose(call.user, phases[i], slots, n, at[i].values, rows[i].loss, keys[i]) == 0)
+        if (n != 0 &&
+            call.choose(call.user, by.phases[i], slots, n, at[i].values, rows[i].loss, by.keys[i]) == 0)
             fail(call, CUDA_FAILED, -1, "units of part %llu could not be selected", at[i].part);
     }
     losses.keep(at, rows);
 }
 
 // The bytes of segments, whose values become what these mean.
-inline void encode_values(Queue& queue, const Several& segments, const std::vector<u64>& keys,
-                          const std::vector<bool>& keeps) {
+inline void encode_values(Queue& queue, const Several& segments, const Losing& by) {
     if (!units_ascend(queue.call)) mark_ranges(queue, segments);
     Segments at;
     CodedRows rows;
@@ -271,7 +269,7 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
     for (u64 i = 0; i < segments.size(); ++i) {
         const Held& held = *segments[i];
         at.push_back(held.at);
-        rows.push_back(coded_row(held, keys[i]));
+        rows.push_back(coded_row(held, by.keys[i]));
         if (has_one_step(held.code)) {
             rows[i].facts = queue.allocate_cleared<u64>(2);
             if (held.code.number == ASC_CODE)
@@ -285,8 +283,8 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
         blocks = needed > blocks ? needed : blocks;
     }
     KeptLosses losses(queue);
-    losses.place(at, rows, keeps);
-    const i64 n = static_cast<i64>(rows.size());
+    losses.place(at, rows, by.keeps);
+    const i64 n = number_of(rows);
     if (scaled) queue.launch(SCALE_ROWS, Queue::blocks_for(32 * blocks), rows_for(rows.size()), rows, n);
     queue.launch(ENCODE_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),
                  rows, n);

@@ -147,8 +147,7 @@ struct Communicator {
     bool broken = false;
     bool in_graphs = false;  // calls of it were captured
     CUcontext context = nullptr;
-    CUevent ready = nullptr;  // on the call's stream: what is to cross to the host is there
-    CUevent there = nullptr;  // on the side stream: it has crossed
+    CUevent ready = nullptr;  // on the call's stream: what is awaited has passed
     Staging staging;
     std::map<u64, u64> packed;  // by a call's signature: values of its largest own segment, the last time
 };
@@ -169,9 +168,8 @@ inline void abort(Communicator& group) {
 inline bool prepare(Communicator& group, ErrorText error) {
     api.cuCtxGetCurrent(&group.context);
     if (group.context == nullptr) return refuse(error, "no CUDA context is current in this thread");
-    for (CUevent* event : {&group.ready, &group.there})
-        if (const CUresult result = api.cuEventCreate(event, CU_EVENT_DISABLE_TIMING))
-            return refuse(error, "cuEventCreate failed: %s", name_of(result));
+    if (const CUresult result = api.cuEventCreate(&group.ready, CU_EVENT_DISABLE_TIMING))
+        return refuse(error, "cuEventCreate failed: %s", name_of(result));
     if (const CUresult result = group.staging.prepare())
         return refuse(error, "cuMemHostAlloc failed: %s", name_of(result));
     return true;
@@ -193,8 +191,7 @@ inline bool join(Communicator& group, const ncclUniqueId& id, i64 deadline, Erro
 inline void close(Communicator* group) {
     api.cuCtxSetCurrent(group->context);
     end(*group, api.ncclCommDestroy);
-    for (const CUevent event : {group->ready, group->there})
-        if (event != nullptr) api.cuEventDestroy_v2(event);
+    if (group->ready != nullptr) api.cuEventDestroy_v2(group->ready);
     delete group;
 }
 

@@ -28,7 +28,6 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 
 constexpr CUresult CUDA_SUCCESS = 0;
-constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;
 constexpr CUresult CUDA_ERROR_NOT_READY = 600;
 constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 constexpr int CU_STREAM_CAPTURE_STATUS_NONE = 0;
@@ -61,8 +60,7 @@ constexpr ncclResult_t ncclSuccess = 0;
 constexpr ncclResult_t ncclInProgress = 7;  // of the watchdog: communicators block
 constexpr int ncclUint8 = 1;
 constexpr int ncclUint64 = 5;
-constexpr int ncclSum = 0;  // operations of ncclAllReduce
-constexpr int ncclMax = 2;
+constexpr int ncclMax = 2;  // an operation of ncclAllReduce
 
 #define ZENC_CUDA_CALLS(X)                                                                                \
     X(CUresult, cuInit, (unsigned flags))                                                                 \
@@ -88,7 +86,6 @@ constexpr int ncclMax = 2;
       (CUdeviceptr memory, unsigned char value, unsigned long bytes, CUstream stream))                    \
     X(CUresult, cuStreamIsCapturing, (CUstream stream, int* status))                                      \
     X(CUresult, cuThreadExchangeStreamCaptureMode, (int* mode))                                           \
-    X(CUresult, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                      \
     X(CUresult, cuEventCreate, (CUevent * event, unsigned flags))                                         \
     X(CUresult, cuEventRecord, (CUevent event, CUstream stream))                                          \
     X(CUresult, cuEventQuery, (CUevent event))                                                            \
@@ -158,17 +155,30 @@ inline bool ok(const Call& call) {
     return call.outcome == DONE;
 }
 
-// Keeps the first failure of a call; all that comes after it does nothing. `words` fill in `format` as printf
-// does.
+// Where the text of a failure goes: `size` bytes at `text`, cut off if they do not suffice.
+struct ErrorText {
+    char* text;
+    u64 size;
+};
+
+// Says why and returns false. `words` fill in `format` as printf does.
+template <class... Words>
+inline bool refuse(ErrorText error, const char* format, Words... words) {
+    if (error.size == 0) return false;
+    if constexpr (sizeof...(words) == 0)
+        std::snprintf(error.text, error.size, "%s", format);
+    else
+        std::snprintf(error.text, error.size, format, words...);
+    return false;
+}
+
+// Keeps the first failure of a call; all that comes after it does nothing.
 template <class... Words>
 inline void fail(Call& call, Outcome outcome, i64 peer, const char* format, Words... words) {
     if (!ok(call)) return;
     call.outcome = outcome;
     call.peer = peer;
-    if constexpr (sizeof...(words) == 0)
-        std::snprintf(call.message, sizeof call.message, "%s", format);
-    else
-        std::snprintf(call.message, sizeof call.message, format, words...);
+    refuse({call.message, sizeof call.message}, format, words...);
 }
 
 // Whether a call of the driver went well; `what` names it, and `detail` what it was for.
@@ -178,23 +188,6 @@ inline bool check(Call& call, CUresult result, const char* what, const char* det
     api.cuGetErrorString(result, &text);
     fail(call, CUDA_FAILED, -1, "%s%s%s failed: %s, %s", what, *detail ? " of " : "", detail, name_of(result),
          text ? text : "");
-    return false;
-}
-
-// Where the text of a failure goes: `size` bytes at `text`, cut off if they do not suffice.
-struct ErrorText {
-    char* text;
-    u64 size;
-};
-
-// Says why and returns false.
-template <class... Words>
-inline bool refuse(ErrorText error, const char* format, Words... words) {
-    if (error.size == 0) return false;
-    if constexpr (sizeof...(words) == 0)
-        std::snprintf(error.text, error.size, "%s", format);
-    else
-        std::snprintf(error.text, error.size, format, words...);
     return false;
 }
 

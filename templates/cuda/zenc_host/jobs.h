@@ -31,18 +31,14 @@ struct Job {
 using Jobs = std::vector<Job>;
 
 // Segments of some jobs, as launchers take them.
-struct JobTables {
-    Segments to, from;
-    std::vector<Pieces> pieces;
-
-    explicit JobTables(const Jobs& jobs) {
-        for (const Job& job : jobs) {
-            to.push_back(job.result->at);
-            pieces.push_back({from.size(), job.from.size()});
-            for (const Held* held : job.from) from.push_back(held->at);
-        }
+inline Made made_by(const Jobs& jobs) {
+    Made of;
+    for (const Job& job : jobs) {
+        of.add(job.result->at, job.from.size());
+        for (const Held* held : job.from) of.from.push_back(held->at);
     }
-};
+    return of;
+}
 
 inline Several results_of(const Jobs& jobs) {
     Several found;
@@ -141,8 +137,7 @@ public:
     }
 
     // Exchanges controls, and learns all counts, and what else is wanted.
-    void cross(i64 step, const Messages& sends, const Messages& receives,
-               const std::vector<Wanted>& wanted = {}) {
+    void cross(i64 step, const Messages& sends, const Messages& receives, const Wanted& wanted = {}) {
         HostSync(queue_, group_, sends, receives).run(step, uncounted_, watched_, wanted);
         uncounted_.clear();
         watched_.clear();
@@ -237,9 +232,9 @@ private:
         make_marks(queue_, results_of(batch));
         const Several summed = make_room_for_sums(batch);
         if (!queue_.ok()) return;
-        const JobTables of(batch);
+        const Made of = made_by(batch);
         if (batch[0].work == Work::MERGE)
-            zenc::sum(queue_, of.to, of.pieces, of.from);
+            zenc::sum(queue_, of);
         else if (batch[0].work == Work::FILL)
             zenc::fill(queue_, of.from, of.to);
         else
@@ -291,9 +286,7 @@ private:
     }
 
     void take_values(const Jobs& batch, i64 step) {
-        std::vector<u64> keys;
-        std::vector<bool> keeps;
-        std::vector<i64> phases;
+        Losing by;
         for (const Job& job : batch) {
             Held &result = *job.result, &from = *job.from[0];
             pack_.read_as_meant(from);
@@ -311,16 +304,16 @@ private:
                 std::swap(result.body, from.body);
             result.at.format = NOT_LAID_OUT;
             result.valued = true;
-            keys.push_back(job.key);
-            keeps.push_back(job.keeps);
-            phases.push_back(job.phase);
+            by.keys.push_back(job.key);
+            by.keeps.push_back(job.keeps);
+            by.phases.push_back(job.phase);
         }
         const Several results = results_of(batch);
         if (batch[0].work == Work::ENCODE) {
             make_wires(queue_, results);
-            if (queue_.ok()) encode_values(queue_, results, keys, keeps);
+            if (queue_.ok()) encode_values(queue_, results, by);
         } else if (batch[0].work == Work::CHOOSE) {  // who chooses may wait, and so messages have to be there
-            choose_values(queue_, results, phases, keys, keeps, [&] { cross(step, {}, {}); });
+            choose_values(queue_, results, by, [&] { cross(step, {}, {}); });
         }
     }
 
@@ -384,18 +377,18 @@ private:
         if (!in_ranges && work == Work::SPREAD) mark_ranges(queue_, results);
         if (in_ranges && work == Work::MERGE && any_encoded(batch)) return sum_encoded(batch);
         read_values(pieces_of(batch));
-        const JobTables of(batch);
+        const Made of = made_by(batch);
         if (work == Work::PLACE)
             pack_.place(of.to);
         else if (work == Work::MERGE)
-            (in_ranges ? zenc::sum_ranges : zenc::merge)(queue_, of.to, of.pieces, of.from);
+            (in_ranges ? zenc::sum_ranges : zenc::merge)(queue_, of);
         else
             spread_values(batch, of);
         if (batch[0].marked) mark_absent(queue_, of.from, of.to);
     }
 
     // What nobody has seen of results is that in `from`.
-    void spread_values(const Jobs& batch, const JobTables& of) {
+    void spread_values(const Jobs& batch, const Made& of) {
         Several sources;
         for (const Job& job : batch) {
             if (job.result->complete) sources.push_back(job.from[0]);
@@ -419,10 +412,9 @@ private:
     }
 
     void sum_encoded(const Jobs& batch) {
-        const JobTables of(batch);
         const Several from = pieces_of(batch);
         for (Held* held : from) pack_.read_as_meant(*held);
-        sum_rows(queue_, results_of(batch), of.pieces, from);
+        sum_rows(queue_, results_of(batch), made_by(batch).pieces, from);
         for (Held* held : from) held->clears = false;
     }
 

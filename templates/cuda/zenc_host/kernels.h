@@ -1,6 +1,7 @@
 // The kernels of loaded modules, by objects that stand next to their launches, and what a launch passes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
@@ -44,6 +45,16 @@ public:
 template <class Entry>
 inline u64 words_of_table(const std::vector<Entry>& table) {
     return table.size() * sizeof(Entry) / 8;
+}
+
+// At most so many blocks of THREADS threads for n threads, 1 at least.
+inline u64 blocks_up_to(u64 most, u64 n) {
+    return std::clamp<u64>(ceil_divide(n, THREADS), 1, most);
+}
+
+// Rows of a grid for n segments; kernels stride over those beyond.
+inline u64 rows_for(u64 n) {
+    return std::min<u64>(n, 65535);
 }
 
 constexpr u64 MOST_ARGUMENTS = 16, MOST_WORDS = 64;  // of a launch

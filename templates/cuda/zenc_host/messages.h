@@ -20,6 +20,14 @@ struct Message {
 
 using Messages = std::vector<Message>;
 
+// Those of one message after another.
+inline Several segments_in(const Messages& messages) {
+    Several found;
+    for (const Message& each : messages)
+        found.insert(found.end(), each.segments.begin(), each.segments.end());
+    return found;
+}
+
 // Has NCCL begin with something, `what`, whose peers are among those that are awaited now: `post` gets the
 // communicator and the stream. It may block, to connect ranks.
 template <class Post>
@@ -96,6 +104,31 @@ private:
     std::vector<Transfer> transfers_;
 };
 
+// Sends `rows`, as many words of each message as `words` says, as they are gathered. Returns those that come.
+template <class WordsOf>
+inline const u64* exchange_words(Queue& queue, Communicator& group, Wanted rows, const Messages& sends,
+                                 const Messages& receives, const WordsOf& words) {
+    u64 coming = 0;
+    for (const Message& message : receives) coming += words(message);
+    u64* from = queue.allocate<u64>(rows.size());
+    u64* const in = queue.allocate<u64>(coming);
+    u64* to = in;
+    if (!queue.ok()) return nullptr;
+    for (u64 i = 0; i < rows.size(); ++i) rows[i].to = from + i;
+    gather(queue, rows);
+    Exchange messages(queue, group);
+    for (const Message& message : sends) {
+        messages.send(message.peer, from, 8 * words(message));
+        from += words(message);
+    }
+    for (const Message& message : receives) {
+        messages.receive(message.peer, to, 8 * words(message));
+        to += words(message);
+    }
+    messages.run();
+    return in;
+}
+
 // A word on the device that is `right` unless something is wrong.
 struct Watched {
     const u64* word;
@@ -104,19 +137,6 @@ struct Watched {
     i64 peer;
     i64 part;
 };
-
-// A number on the device that the host wants in `to`; of ranks, where `first` is not null, the bits that are
-// set from that one on.
-struct Wanted {
-    const u64* word;
-    const u64* first;
-    u64* to;
-};
-
-// The count of a segment, which its ranks end with.
-inline Wanted count_of(const Held& held, u64* to) {
-    return {held.at.ranks + ranks_of(held.at.slots) - 1, held.at.ranks, to};
-}
 
 class HostSync {
 public:
@@ -127,28 +147,23 @@ public:
 
     // Ends with the counts of `uncounted` and of all that is received, and nothing wrong in `watched`; or
     // with a failure. What is wanted is there in either case, unless the device has failed.
-    void run(i64 step, const Several& uncounted, const std::vector<Watched>& watched,
-             const std::vector<Wanted>& wanted) {
-        std::vector<Wanted> own;
+    void run(i64 step, const Several& uncounted, const std::vector<Watched>& watched, const Wanted& wanted) {
+        Wanted own;
         std::vector<u64> seen(watched.size());
-        for (Held* held : uncounted) own.push_back(count_of(*held, &held->at.count));
+        for (Held* held : uncounted) own.push_back(count_of(held->at, &held->at.count));
         for (u64 i = 0; i < watched.size(); ++i) own.push_back({watched[i].word, nullptr, &seen[i]});
         own.insert(own.end(), wanted.begin(), wanted.end());
         const u64 words = in_bytes_ / 8 + own.size();
         u64* const host = static_cast<u64*>(queue_.stage(8 * (words + 1)));
         if (queue_.ok()) host[words] = 0;
-        const bool rings = sizeof(Gathered) / 8 * (words + 1) < TABLE_WORDS;
-        if (rings)
-            land(own, host);
-        else
-            cross(exchange_controls(own, 8 * words), reinterpret_cast<u8*>(host), 8 * words);
+        land(own, host);
         await(
-            queue_.call, group_, rings ? group_.ready : group_.there, queue_.awaited,
-            [&](char* text, u64 size) { describe(step, text, size); }, rings ? host + words : nullptr);
+            queue_.call, group_, group_.ready, queue_.awaited,
+            [&](char* text, u64 size) { describe(step, text, size); }, host + words);
         queue_.awaited.clear();
         if (!queue_.ok()) return;
         const u64* next = host + in_bytes_ / 8;
-        for (const Wanted& each : own) *each.to = *next++;
+        for (const Gathered& each : own) *each.to = *next++;
         for (Held* held : uncounted) held->counted = true;
         for (u64 i = 0; i < watched.size(); ++i) look_at(watched[i], seen[i]);
         read_controls(reinterpret_cast<const u8*>(host));
@@ -161,72 +176,37 @@ private:
         return {CONTROL_MAGIC, sender, message.segments.size(), call.number, call.signature, units};
     }
 
-    // Few words are written to the host by the kernel that gathers them.
-    void land(const std::vector<Wanted>& own, u64* host) {
-        const auto* const in = reinterpret_cast<const u64*>(exchange_controls({}, in_bytes_));
-        std::vector<Gathered> rows;
+    // The controls that come, and what is wanted, are written to the host by the kernel that gathers them.
+    void land(const Wanted& own, u64* host) {
+        const u64* const in = exchange_controls();
+        Wanted rows;
         for (u64 i = 0; i < in_bytes_ / 8; ++i) rows.push_back({in + i, nullptr, host++});
-        for (const Wanted& each : own) rows.push_back({each.word, each.first, host++});
+        for (const Gathered& each : own) rows.push_back({each.from, each.first, host++});
         rows.push_back({host, nullptr, host});
         gather(queue_, rows);
         const CUstream stream = queue_.stream();
         if (queue_.ok()) check(queue_.call, api.cuEventRecord(group_.ready, stream), "cuEventRecord");
     }
 
-    // Writes the controls and what is wanted, behind the controls that come; returns where these begin.
-    const u8* exchange_controls(const std::vector<Wanted>& own, u64 crossing) {
-        u64 out_words = 0;
-        for (const Message& message : sends_) out_words += message.control() / 8;
-        u64* const out = queue_.allocate<u64>(out_words);
-        u8* const in = queue_.allocate<u8>(crossing);
-        if (!queue_.ok()) return nullptr;
-        std::vector<Gathered> rows;
-        u64* next = out;
-        for (const Message& message : sends_) write_control(message, next, rows);
-        next = reinterpret_cast<u64*>(in + in_bytes_);
-        for (const Wanted& each : own) rows.push_back({each.word, each.first, next++});
-        gather(queue_, rows);
-        Exchange messages(queue_, group_);
-        const u8* from = reinterpret_cast<const u8*>(out);
-        for (const Message& message : sends_) {
-            messages.send(message.peer, from, message.control());
-            from += message.control();
-        }
-        u8* to = in;
-        for (const Message& message : receives_) {
-            messages.receive(message.peer, to, message.control());
-            to += message.control();
-        }
-        messages.run();
-        return in;
+    // Returns the controls that come.
+    const u64* exchange_controls() {
+        Wanted rows;
+        for (const Message& message : sends_) write_control(message, rows);
+        return exchange_words(queue_, group_, rows, sends_, receives_,
+                              [](const Message& message) { return message.control() / 8; });
     }
 
     // A header, and counts as far as they are known; the others are gathered.
-    void write_control(const Message& message, u64*& next, std::vector<Gathered>& rows) const {
+    void write_control(const Message& message, Wanted& rows) const {
         if (!message.announced) return;
         const ControlHeader made = header(static_cast<u64>(group_.rank), message);
         u64 words[sizeof made / 8];
         std::memcpy(words, &made, sizeof made);
-        for (const u64 word : words) rows.push_back(literal(word, next++));
-        for (u64 i = 0; message.counted && i < message.segments.size(); ++i, ++next) {
+        for (const u64 word : words) rows.push_back(literal(word));
+        for (u64 i = 0; message.counted && i < message.segments.size(); ++i) {
             const Held& held = *message.segments[i];
-            const Wanted count = count_of(held, next);
-            rows.push_back(held.counted ? literal(held.at.count, next)
-                                        : Gathered{count.word, count.first, next});
+            rows.push_back(held.counted ? literal(held.at.count) : count_of(held.at));
         }
-    }
-
-    // On the side stream, so that the call's own stream has nothing to wait for.
-    void cross(const u8* device, u8* host, u64 bytes) {
-        if (!queue_.ok()) return;
-        Call& call = queue_.call;
-        const CUstream side = static_cast<CUstream>(call.side);
-        if (!check(call, api.cuEventRecord(group_.ready, queue_.stream()), "cuEventRecord")) return;
-        if (!check(call, api.cuStreamWaitEvent(side, group_.ready, 0), "cuStreamWaitEvent")) return;
-        if (bytes != 0)
-            check(call, api.cuMemcpyDtoHAsync_v2(host, reinterpret_cast<CUdeviceptr>(device), bytes, side),
-                  "cuMemcpyDtoHAsync");
-        check(call, api.cuEventRecord(group_.there, side), "cuEventRecord");
     }
 
     void describe(i64 step, char* text, u64 size) const {
@@ -290,5 +270,38 @@ private:
     const Messages receives_;
     u64 in_bytes_ = 0;
 };
+
+// The bytes of encoded values that depend on them: known when they are encoded, and then to their receivers.
+// Waits for those of all that is sent and received, whose counts are known.
+inline void exchange_sizes(Queue& queue, Communicator& group, const Messages& sends, const Messages& receives,
+                           i64 step, PhaseCount& counted) {
+    const auto words = [](const Message& message) { return message.segments.size(); };
+    Wanted rows, wanted;
+    for (Held* held : segments_in(sends)) {
+        const Gathered size = {reinterpret_cast<const u64*>(held->bytes), nullptr, &held->size};
+        rows.push_back(held->sized ? literal(held->size) : size);
+        if (!held->sized) wanted.push_back(size);
+    }
+    const u64* const in = exchange_words(queue, group, rows, sends, receives, words);
+    std::vector<u64> found(segments_in(receives).size());
+    for (u64 i = 0; i < found.size(); ++i) wanted.push_back({in + i, nullptr, &found[i]});
+    HostSync(queue, group).run(step, {}, {}, wanted);
+    if (!queue.ok()) return;
+    for (Held* held : segments_in(sends)) held->sized = true;
+    const u64* size = found.data();
+    for (const Message& message : receives)
+        for (Held* held : message.segments) {
+            if (!message.counted && !held->counted) know_count(*held, held->at.slots);
+            know_size(*held);
+            if (*size > held->size)
+                fail(queue.call, CORRUPT_SEGMENT, message.peer,
+                     "rank %lld announced %llu bytes of values that take %llu at most", message.peer, *size,
+                     held->size);
+            held->size = *size++;
+            held->sized = true;
+        }
+    counted.bytes_sent += static_cast<i64>(8 * rows.size());
+    counted.bytes_received += static_cast<i64>(8 * found.size());
+}
 
 }  // namespace zenc

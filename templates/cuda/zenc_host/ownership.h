@@ -110,7 +110,7 @@ public:
 
 private:
     // On the device: units of a rank that the rank of a part owns.
-    const u64* count_of(i64 rank, i64 part) const { return counts_ + rank * group_.size + part; }
+    const u64* owned_of(i64 rank, i64 part) const { return counts_ + rank * group_.size + part; }
 
     // Units that several ranks hold, at most.
     u64 most_of_several() const {
@@ -156,12 +156,12 @@ private:
 
     // Brings to the host: units of each owner, counts of the cuts of one rank, and the digest.
     void learn(i64 step) {
-        std::vector<Wanted> wanted;
+        Wanted wanted;
         for (i64 part = 0; part < group_.size; ++part)
-            wanted.push_back({count_of(part, part), nullptr, &owned_[static_cast<u64>(part)]});
+            wanted.push_back({owned_of(part, part), nullptr, &owned_[static_cast<u64>(part)]});
         for (u64 i = 0; i < cuts_.size(); ++i)
             if (cuts_[i].rank >= 0)
-                wanted.push_back({count_of(cuts_[i].rank, cuts_[i].part), nullptr, &of_.held[i].at.count});
+                wanted.push_back({owned_of(cuts_[i].rank, cuts_[i].part), nullptr, &of_.held[i].at.count});
         wanted.push_back({of_.digest, nullptr, &of_.mine});
         wanted.push_back({counts_ - 1, nullptr, &several_});
         workshop_.cross(step, {}, {}, wanted);
@@ -170,7 +170,6 @@ private:
     // Bitmaps and ranks: the slots of each part that a rank holds.
     void mark_those_of_one() {
         Several marked;
-        Segments targets;
         std::vector<u64> numbers(of_.known.ranks * of_.known.ranks, ~0ULL);
         for (u64 i = 0; i < cuts_.size(); ++i) {
             if (cuts_[i].rank < 0 || cuts_[i].marked == 0) continue;
@@ -179,8 +178,8 @@ private:
         }
         if (marked.empty()) return;
         make_marks(queue_, marked);
-        for (const Held* held : marked) targets.push_back(held->at);
         if (!queue_.ok()) return;
+        const Segments targets = segments_of(marked);
         queue_.launch(MARK_PARTS, of_.blocks, 1, of_.sets, of_.known, masks_, numbers, targets,
                       number_of(targets), queue_.allocate_cleared<u64>(2));
         rank(queue_, targets);
@@ -196,23 +195,20 @@ private:
     // Only schedules that sum on the way have such cuts, and they cross to the host once more.
     void mark_those_of_several(i64 step) {
         Several marked;
-        Segments targets, from;
-        std::vector<Pieces> pieces;
-        for (u64 i = 0; i < cuts_.size(); ++i) {
-            if (cuts_[i].rank >= 0) continue;
-            marked.push_back(&of_.held[i]);
-            pieces.push_back({from.size(), static_cast<u64>(cuts_[i].number)});
-            for (i64 k = 0; k < cuts_[i].number; ++k) from.push_back(cut(pieces_[cuts_[i].first + k]));
-        }
+        for (u64 i = 0; i < cuts_.size(); ++i)
+            if (cuts_[i].rank < 0) marked.push_back(&of_.held[i]);
         if (marked.empty()) return;
         make_marks(queue_, marked);
-        for (const Held* held : marked) targets.push_back(held->at);
         if (!queue_.ok()) return;
-        sum(queue_, targets, pieces, from);
-        std::vector<Wanted> wanted;
-        for (Held* held : marked)
-            wanted.push_back(
-                {held->at.ranks + ranks_of(held->at.slots) - 1, held->at.ranks, &held->at.count});
+        Made unions;
+        for (u64 i = 0; i < cuts_.size(); ++i) {
+            if (cuts_[i].rank >= 0) continue;
+            unions.add(of_.held[i].at, static_cast<u64>(cuts_[i].number));
+            for (i64 k = 0; k < cuts_[i].number; ++k) unions.from.push_back(cut(pieces_[cuts_[i].first + k]));
+        }
+        sum(queue_, unions);
+        Wanted wanted;
+        for (Held* held : marked) wanted.push_back(count_of(held->at, &held->at.count));
         workshop_.cross(step, {}, {}, wanted);
     }
 

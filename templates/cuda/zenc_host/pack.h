@@ -80,8 +80,7 @@ public:
             if (!held->is_result) ahead.push_back(held);
         }
         make_bodies_ahead(queue_, ahead, bytes_of_row());
-        Segments table;
-        for (const Held* held : parts) table.push_back(held->at);
+        const Segments table = segments_of(parts);
         const Call& call = queue_.call;
         const u64 tiles = tiles_of_words(64 * most_words(table)), work = 1 + tiles;
         const u64 rows = rows_for(parts.size()), blocks = Queue::blocks_for_tiles(tiles, rows);
@@ -120,9 +119,6 @@ public:
         copy_ranges(copied);
     }
 
-    // Whether zeros of the tensor, which are to be +0, may still be -0, and what is to be added is not.
-    bool has_signs() const { return has_signs_; }
-
     // Has a code, or a sum, read a segment as it is meant while that is so.
     void read_as_meant(Held& held) const {
         const Call& call = queue_.call;
@@ -145,11 +141,8 @@ public:
     void copy_ranges(const Several& own, bool marks = false) {
         const Call& call = queue_.call;
         make_bodies(queue_, own, bytes_of_row());
-        Segments table;
-        for (Held* held : own) {
-            held->lent = false;
-            table.push_back(held->at);
-        }
+        for (Held* held : own) held->lent = false;
+        const Segments table = segments_of(own);
         const u64 slots = most(table, [](const Segment& segment) { return segment.slots; });
         queue_.launch(TAKE_RANGES, Queue::blocks_for(slots), rows_for(table.size()), queue_.partition, table,
                       number_of(table), call.values, call.dtype, call.divisor, static_cast<i64>(marks));
@@ -319,7 +312,8 @@ private:
     i64* slots_ = nullptr;
     const u64* status_ = nullptr;
     u64 distinct_ = 0;  // units that were announced
-    bool has_signs_ = false;
+    bool has_signs_ =
+        false;  // zeros of the tensor, which are to be +0, may be -0, and what is to be added is not
 };
 
 extern "C" {

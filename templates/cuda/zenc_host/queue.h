@@ -79,10 +79,7 @@ public:
     bool ok() const { return zenc::ok(call); }
 
     // Blocks of THREADS threads for n threads, 1 at least.
-    static u64 blocks_for(u64 n) {
-        const u64 blocks = ceil_divide(n, THREADS);
-        return blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;
-    }
+    static u64 blocks_for(u64 n) { return blocks_up_to(MOST_BLOCKS, n); }
 
     // The same for blocks that take a tile of n at a time.
     static u64 blocks_for_tiles(u64 n, u64 tile) { return blocks_for(ceil_divide(n, tile) * THREADS); }
@@ -359,14 +356,9 @@ private:
 
 using Segments = std::vector<Segment>;
 
-// Rows of a grid for n segments; kernels stride over those beyond.
-inline u64 rows_for(u64 n) {
-    constexpr u64 MOST = 65535;
-    return n < MOST ? n : MOST;
-}
-
-inline i64 number_of(const Segments& segments) {
-    return static_cast<i64>(segments.size());
+template <class Entry>
+inline i64 number_of(const std::vector<Entry>& table) {
+    return static_cast<i64>(table.size());
 }
 
 // The largest of what `of` says of segments.
@@ -405,19 +397,24 @@ inline i64 keeps_absent(const Call& call) {
 
 static const Kernel GATHER("zenc_gather");
 
-inline Gathered literal(u64 word, u64* to) {
+// Numbers on the device, where they go.
+using Wanted = std::vector<Gathered>;
+
+inline Gathered literal(u64 word, u64* to = nullptr) {
     return {nullptr, reinterpret_cast<const u64*>(word), to};
 }
 
-inline void gather(Queue& queue, const std::vector<Gathered>& rows) {
-    const i64 n = static_cast<i64>(rows.size());
-    if (n == 0) return;
-    if (Epilogue* const end = queue.epilogue(Ending::GATHER, rows)) {
-        end->rows = queue.at_end(rows);
-        end->number_of_rows = n;
-    } else {
-        queue.launch(GATHER, 1, 1, rows, n);
-    }
+// The count of a segment, which its ranks end with.
+inline Gathered count_of(const Segment& segment, u64* to = nullptr) {
+    return {segment.ranks + ranks_of(segment.slots) - 1, segment.ranks, to};
+}
+
+inline void gather(Queue& queue, const Wanted& rows) {
+    if (rows.empty()) return;
+    Epilogue* const end = queue.epilogue(Ending::GATHER, rows);
+    if (end == nullptr) return queue.launch(GATHER, 1, 1, rows, number_of(rows));
+    end->rows = queue.at_end(rows);
+    end->number_of_rows = number_of(rows);
 }
 
 // Whether units ascend from slot to slot, and from part to part.

@@ -129,50 +129,61 @@ inline bool has_whole_halves(const Segment& segment) {
     return format >= FORMAT_BLOCK && format <= LAST_FORMAT && block_shift(format) >= 5;
 }
 
-// The values of to[i], whose bitmap and ranks are there, as far as there is room for.
-inline void sum_values(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces,
-                       const Segments& from) {
-    const u64 blocks = Queue::blocks_for_tiles(64 * most_words(to), 1024 * 8), rows = rows_for(to.size());
-    const i64 n = number_of(to), dtype = queue.call.dtype;
-    if (std::any_of(from.begin(), from.end(), has_whole_halves))
-        queue.launch(SUM_BLOCKS, blocks, rows, to, n, pieces, from, dtype);
+// Targets, each made of some pieces in `from`, in their order.
+struct Made {
+    Segments to, from;
+    std::vector<Pieces> pieces;
+
+    // One more target; its pieces come behind those of the others.
+    void add(const Segment& target, u64 n) {
+        to.push_back(target);
+        pieces.push_back({from.size(), n});
+    }
+};
+
+// The values of targets whose bitmap and ranks are there, as far as there is room for.
+inline void sum_values(Queue& queue, const Made& of) {
+    const u64 blocks = Queue::blocks_for_tiles(64 * most_words(of.to), 1024 * 8),
+              rows = rows_for(of.to.size());
+    const i64 n = number_of(of.to), dtype = queue.call.dtype;
+    if (std::any_of(of.from.begin(), of.from.end(), has_whole_halves))
+        queue.launch(SUM_BLOCKS, blocks, rows, of.to, n, of.pieces, of.from, dtype);
     else
-        queue.launch(SUM_VALUES, blocks, rows, to, n, pieces, from, dtype);
+        queue.launch(SUM_VALUES, blocks, rows, of.to, n, of.pieces, of.from, dtype);
 }
 
-// Bitmap and ranks of to[i] = the union of its pieces, which are in `from`; and the sums of their values,
-// added in their order, where to[i] has room for some.
-inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
-    const u64 tiles = tiles_summed(64 * most_words(to), static_cast<u64>(row_bytes(queue.call)));
-    u64* const work = queue.allocate_cleared<u64>((1 + tiles) * to.size());
+// Bitmap and ranks of targets, the unions of their pieces; and the sums of these where there is room for
+// some.
+inline void sum(Queue& queue, const Made& of) {
+    const u64 tiles = tiles_summed(64 * most_words(of.to), static_cast<u64>(row_bytes(queue.call)));
+    u64* const work = queue.allocate_cleared<u64>((1 + tiles) * of.to.size());
     const bool apart = has_lane_sums(queue.call) && tiles > 1;
-    Segments marks = to;
+    Segments marks = of.to;
     bool summed = false;
     for (Segment& each : marks) {
         summed |= each.values != nullptr;
         if (apart) each.values = nullptr;
     }
-    queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(to.size()), marks, number_of(to), pieces,
-                 from, queue.call.width, queue.call.dtype, work, 1 + tiles);
-    if (apart && summed) sum_values(queue, to, pieces, from);
+    queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(marks.size()), marks, number_of(marks),
+                 of.pieces, of.from, queue.call.width, queue.call.dtype, work, 1 + tiles);
+    if (apart && summed) sum_values(queue, of);
 }
 
 static const Kernel SUM_RANGES("zenc_sum_ranges", Typed::BY_BITS);
 
-// The values of to[i] = the sum of those of its pieces, added in their order; all of them have all slots.
-inline void sum_ranges(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces,
-                       const Segments& from) {
-    const u64 values =
-        most(to, [](const Segment& segment) { return segment.slots; }) * static_cast<u64>(queue.call.width);
-    queue.launch(SUM_RANGES, Queue::blocks_for(ceil_divide(values, 4)), rows_for(to.size()), to,
-                 number_of(to), pieces, from, queue.call.width, queue.call.dtype);
+// The values of targets that have all slots, as their pieces have.
+inline void sum_ranges(Queue& queue, const Made& of) {
+    const u64 slots = most(of.to, [](const Segment& segment) { return segment.slots; });
+    queue.launch(SUM_RANGES, Queue::blocks_for(ceil_divide(slots * queue.partition.width, 4)),
+                 rows_for(of.to.size()), of.to, number_of(of.to), of.pieces, of.from, queue.call.width,
+                 queue.call.dtype);
 }
 
-// The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.
-inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
-    if (has_lane_sums(queue.call)) return sum_values(queue, to, pieces, from);
-    const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
-    queue.launch(MERGE, blocks, rows_for(to.size()), to, number_of(to), pieces, from, queue.call.width,
+// The values of targets whose bitmap and ranks are there.
+inline void merge(Queue& queue, const Made& of) {
+    if (has_lane_sums(queue.call)) return sum_values(queue, of);
+    queue.launch(MERGE, blocks_for_rows(of.to, static_cast<u64>(row_bytes(queue.call))),
+                 rows_for(of.to.size()), of.to, number_of(of.to), of.pieces, of.from, queue.call.width,
                  queue.call.dtype);
 }
 
@@ -184,16 +195,13 @@ inline void fill(Queue& queue, const Segments& from, const Segments& to) {
 // Bitmap and ranks of those that have all slots and were made without.
 inline void mark_ranges(Queue& queue, const Several& which) {
     Several bare;
-    Segments at;
     for (Held* held : which)
         if (is_range(*held) && held->at.bitmap == nullptr) bare.push_back(held);
     if (bare.empty()) return;
     make_marks(queue, bare);
     if (!queue.ok()) return;
-    for (const Held* held : bare) {
-        at.push_back(held->at);
-        at.back().format = FORMAT_DENSE;
-    }
+    Segments at = segments_of(bare);
+    for (Segment& each : at) each.format = FORMAT_DENSE;
     fill(queue, at, at);
     rank(queue, at);
 }

@@ -47,15 +47,10 @@ class Sequence;
 
 // `play` plays its statements: those of a table, or itself in C++.
 struct Program {
-    i64 size;
-    i64 rank;
-    i64 parts;
+    TableHeader of;
     const SegmentSpec* segments;
-    i64 number_of_segments;
     const SlotCut* cuts;  // by holders; else none
-    i64 number_of_cuts;
     const i64* pieces;
-    i64 number_of_pieces;
     void (*play)(const Program& program, Sequence& rank);
     const i64* statements = nullptr;  // of a table
     i64 number_of_words = 0;
@@ -98,6 +93,12 @@ struct Held {
 };
 
 using Several = std::vector<Held*>;
+
+inline Segments segments_of(const Several& which) {
+    Segments found;
+    for (const Held* held : which) found.push_back(held->at);
+    return found;
+}
 
 inline void know_count(Held& held, u64 count) {
     held.at.count = count;

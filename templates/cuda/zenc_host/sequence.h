@@ -2,7 +2,6 @@
 #pragma once
 
 #include "zenc_host/bodies.h"
-#include "zenc_host/encoded_sizes.h"
 #include "zenc_host/ownership.h"
 
 namespace zenc {
@@ -14,21 +13,21 @@ public:
         : call_(call),
           group_(group),
           program_(program),
-          queue_(by_holders() ? call_of_one_part() : call, group, by_holders() ? 1 : program.parts),
+          queue_(by_holders() ? call_of_one_part() : call, group, by_holders() ? 1 : program.of.parts),
           capacity_(queue_),
           pack_(queue_, capacity_),
           unit_bytes_(static_cast<u64>(row_bytes(call))),
           jobs_(queue_, group, capacity_, pack_, unit_bytes_),
-          agreement_(queue_, group, jobs_, program.cuts, program.number_of_cuts, program.pieces),
-          held_(static_cast<u64>(program.number_of_segments)) {
-        for (i64 i = 0; i < program.number_of_segments; ++i) {
+          agreement_(queue_, group, jobs_, program.cuts, program.of.cuts, program.pieces),
+          held_(static_cast<u64>(program.of.segments)) {
+        for (i64 i = 0; i < program.of.segments; ++i) {
             prepare(*held(i), program.segments[i]);
             if (program.segments[i].in_result != NOT_IN_RESULT) complete_.push_back(held(i));
             held(i)->complete = program.segments[i].in_result != NOT_IN_RESULT;
         }
         if (call.finite != 0) queue_.greatest = queue_.allocate_cleared<u64>(1);
         if (call.residual_undefined == 0) return;
-        queue_.undefined.assign(static_cast<u64>(program.parts), units_ascend(call) && !by_holders());
+        queue_.undefined.assign(static_cast<u64>(program.of.parts), units_ascend(call) && !by_holders());
         if (!queue_.undefined[0]) queue_.clear(call.residual, static_cast<u64>(4 * call.units * call.width));
     }
 
@@ -97,7 +96,7 @@ public:
         jobs_.demand_nothing_of(unused_);
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
-        if (code_.number == ASC_CODE) EncodedSizes(queue_, group_, sends_, receives_).exchange(step, counted);
+        if (code_.number == ASC_CODE) exchange_sizes(queue_, group_, sends_, receives_, step, counted);
         Bodies(queue_, group_, carries_, format_, unit_bytes_)
             .exchange(sends_, receives_, sent_, counted, jobs_,
                       [&](Exchange& messages, i64 peer) { agreement_.compare(messages, peer); });
@@ -168,7 +167,7 @@ public:
     // first.
     void agree(Numbers sets, Numbers peers) {
         jobs_.make_values(step_);
-        if (queue_.ok()) agreement_.reach(step_, segments(several(sets)), peers);
+        if (queue_.ok()) agreement_.reach(step_, segments_of(several(sets)), peers);
         if (!queue_.ok()) return;
         take_cuts();
         PhaseCount& counted = call_.phases[ANNOUNCE];
@@ -184,7 +183,7 @@ public:
         make_bodies(queue_, parts, unit_bytes_);
         for (Held* each : parts) each->valued = true;
         if (!queue_.ok()) return;
-        agreement_.split(held(segment)->at, segments(parts));
+        agreement_.split(held(segment)->at, segments_of(parts));
         release_values(queue_, *held(segment));
         pack_.release_ranks();
     }
@@ -221,7 +220,7 @@ public:
     const float* residual_before() const { return capacity_.residual_before(); }
 
 private:
-    bool by_holders() const { return program_.number_of_cuts != 0; }
+    bool by_holders() const { return program_.of.cuts != 0; }
 
     // Until the ranks have agreed, all units are one part.
     Call& call_of_one_part() {
@@ -250,7 +249,7 @@ private:
     // how many there will be is known before there is memory for them.
     // Dense ones are made of sums that nobody else needs: see Values. Single ones are summed faster apart.
     bool ends_in_place(const SegmentSpec& complete) const {
-        if (program_.parts != 1 || by_holders() || capacity_.on() || !slots_are_units(call_)) return false;
+        if (program_.of.parts != 1 || by_holders() || capacity_.on() || !slots_are_units(call_)) return false;
         return call_.dense_out == nullptr || (complete.in_result == SUM_FOR_RESULT && !has_lane_sums(call_));
     }
 
@@ -259,12 +258,6 @@ private:
     Several several(Numbers numbers) {
         Several found;
         for (const i64 number : numbers) found.push_back(held(number));
-        return found;
-    }
-
-    static Segments segments(const Several& which) {
-        Segments found;
-        for (const Held* each : which) found.push_back(each->at);
         return found;
     }
 
@@ -335,7 +328,7 @@ private:
 
     // All counts are known.
     void take_cuts() {
-        for (i64 i = 0; i < program_.number_of_segments; ++i)
+        for (i64 i = 0; i < program_.of.segments; ++i)
             if (const i64 cut = program_.segments[i].cut; cut != NO_CUT) held(i)->at = agreement_.cut(cut);
         make_result();
     }
@@ -354,15 +347,14 @@ private:
     // The last wait of a call; of one of announced units, into a tensor that these are read from, the last
     // but one.
     void learn_whether_again() {
-        u64 again = 0;
-        if (call_.agreed == nullptr && queue_.greatest == nullptr) return jobs_.cross(END, {}, {});
-        if (call_.agreed == nullptr) {
-            jobs_.cross(END, {}, {}, {{queue_.greatest, nullptr, &again}});
-            call_.finite = again < INFINITE;
-            return;
-        }
-        jobs_.cross(END, {}, {}, {{capacity_.raised(), nullptr, &again}});
-        call_.made_again = static_cast<i64>(again);
+        u64 found = 0;
+        const u64* const word = call_.agreed != nullptr ? capacity_.raised() : queue_.greatest;
+        if (word == nullptr) return jobs_.cross(END, {}, {});
+        jobs_.cross(END, {}, {}, {{word, nullptr, &found}});
+        if (call_.agreed != nullptr)
+            call_.made_again = static_cast<i64>(found);
+        else
+            call_.finite = found < INFINITE;
     }
 
     // Whether the call has to be made again, on all ranks.
@@ -403,15 +395,15 @@ private:
             make_result_values();
         if (!queue_.ok() || (dense && bare)) return;
         const bool in_ranges = dense && units_ascend(call_) && capacity_.raised() == nullptr;
-        if (in_ranges && all_ranges(complete)) return expand_ranges(queue_, segments(complete));
+        if (in_ranges && all_ranges(complete)) return expand_ranges(queue_, segments_of(complete));
         mark_ranges(queue_, complete);
         if (by_holders())
-            agreement_.join(segments(complete));
+            agreement_.join(segments_of(complete));
         else if (dense)
-            expand_dense(queue_, segments(complete), capacity_.raised(),
+            expand_dense(queue_, segments_of(complete), capacity_.raised(),
                          keeps_absent(call_) != 0 && !leaves_out_);
         else
-            expand_units(queue_, segments(complete));
+            expand_units(queue_, segments_of(complete));
     }
 
     // What has passed belongs to the phase that was open.

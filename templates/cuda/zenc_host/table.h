@@ -94,8 +94,7 @@ inline void clear_results(Call& call) {
 inline void give_up(Call& call, Communicator& group) {
     abort(group);
     if (call.report != nullptr) return;  // what is captured has not begun
-    for (void* const stream : {call.stream, call.side})
-        drain(static_cast<CUstream>(stream), group.ready, call.deadline);
+    drain(static_cast<CUstream>(call.stream), group.ready, call.deadline);
 }
 
 // A call for which capacity mode had no room. Its input is as it was, and so becomes the residual.
@@ -122,7 +121,7 @@ inline void play_exactly(const Program& program, Call& call, Communicator& group
 inline i64 run(Call& call, const Program* program) {
     Communicator& group = *static_cast<Communicator*>(call.communicator);
     clear_results(call);
-    if (program == nullptr || program->rank != group.rank || program->size != group.size)
+    if (program == nullptr || program->of.rank != group.rank || program->of.size != group.size)
         fail(call, UNUSABLE_GROUP, -1, "this sequence is not for rank %lld of %lld", group.rank, group.size);
     else if (group.broken)
         fail(call, UNUSABLE_GROUP, -1, "an earlier call of this group failed");
@@ -153,7 +152,7 @@ inline i64 run_compiled(Call& call, const Program* programs, u64 n) {
     const Communicator& group = *static_cast<const Communicator*>(call.communicator);
     const Program* mine = nullptr;
     for (u64 i = 0; i < n; ++i)
-        if (programs[i].rank == group.rank) mine = programs + i;
+        if (programs[i].of.rank == group.rank) mine = programs + i;
     return run(call, mine);
 }
 
@@ -166,17 +165,11 @@ inline i64 run_loaded_or(Call& call, const Program* programs, u64 n) {
 // Points `to.program` into its words.
 inline void lay_out(LoadedProgram& to) {
     Words words(to.words.data());
-    const TableHeader& header = *words.several<TableHeader>(1);
     Program& made = to.program;
-    made.size = header.size;
-    made.rank = header.rank;
-    made.parts = header.parts;
-    made.number_of_segments = header.segments;
-    made.number_of_cuts = header.cuts;
-    made.number_of_pieces = header.pieces;
-    made.segments = words.several<SegmentSpec>(header.segments);
-    made.cuts = words.several<SlotCut>(header.cuts);
-    made.pieces = words.several<i64>(header.pieces);
+    made.of = *words.several<TableHeader>(1);
+    made.segments = words.several<SegmentSpec>(made.of.segments);
+    made.cuts = words.several<SlotCut>(made.of.cuts);
+    made.pieces = words.several<i64>(made.of.pieces);
     made.statements = words.at();
     made.number_of_words = to.words.data() + to.words.size() - words.at();
     made.play = play_table;
@@ -201,18 +194,13 @@ ZENC_EXPORT void zenc_unload_program(void* program) {
 
 extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call* call);
 
+#define ZENC_FUNCTIONS(X) \
+    X(table_words)        \
+    X(build_tables)       \
+    X(unique_id)          \
+    X(open_communicator)  \
+    X(drain) X(abort_communicator) X(close_communicator) X(load_program) X(unload_program) X(release_agreed)
+#define ZENC_FUNCTION(name) zenc::entry(#name, zenc::zenc_##name),
+
 const zenc::EntryPoint zenc_entry_points[] = {
-    ZENC_ENTRIES_OF_KERNELS,
-    zenc::entry("table_words", zenc::zenc_table_words),
-    zenc::entry("build_tables", zenc::zenc_build_tables),
-    zenc::entry("unique_id", zenc::zenc_unique_id),
-    zenc::entry("open_communicator", zenc::zenc_open_communicator),
-    zenc::entry("drain", zenc::zenc_drain),
-    zenc::entry("abort_communicator", zenc::zenc_abort_communicator),
-    zenc::entry("close_communicator", zenc::zenc_close_communicator),
-    zenc::entry("all_reduce", zenc_all_reduce),
-    zenc::entry("load_program", zenc::zenc_load_program),
-    zenc::entry("unload_program", zenc::zenc_unload_program),
-    zenc::entry("release_agreed", zenc::zenc_release_agreed),
-    {},
-};
+    ZENC_ENTRIES_OF_KERNELS, zenc::entry("all_reduce", zenc_all_reduce), ZENC_FUNCTIONS(ZENC_FUNCTION){}};

@@ -8,20 +8,30 @@ namespace zenc {
 
 // What a rank sends and receives, in messages of one unit, as far as that is known. A unit that c of n ranks
 // hold takes c - 1 messages to its owner and n - 1 from it. So who holds it sends one, and the owner n - 2
-// more than that; who does not own it receives one, and the owner c - 2 more than that. `received` is that
-// excess.
+// more than that; who does not own it receives one, and the owner c - 2 more than that.
+//
+// What it costs that a rank owns a unit of so many holders: how much the squares of all loads grow. What is
+// received counts more, or the last units find it uneven: few have many holders, and those of two, the most,
+// do not change it. Where messages are equal, parts become so. Of the holders who cost least, the first one
+// becomes the owner.
 struct Load {
-    i64 sent, received, owned;
+    i64 of_two;  // the cost for a unit of two holders: what is sent counts n - 2 times, a unit owned once
+    i64 beyond;  // and for each holder more: what is received in excess
+    i64 owned;
 
-    ZENC_HD void hold(u64 units) { sent += static_cast<i64>(units); }
-
-    // Some more units, which so many hold.
-    ZENC_HD void own(u64 ranks, u64 units, u64 holders) {
-        const i64 more = static_cast<i64>(units);
-        sent += more * (static_cast<i64>(ranks) - 2);
-        received += more * (static_cast<i64>(holders) - 2);
-        owned += more;
+    ZENC_HD void hold(u64 ranks, u64 units) {
+        of_two += static_cast<i64>(units) * (static_cast<i64>(ranks) - 2) * MESSAGE_WEIGHT;
     }
+
+    // Some more units, which so many hold beyond two for each, all together.
+    ZENC_HD void own(u64 ranks, u64 units, i64 more_holders) {
+        const i64 sent = static_cast<i64>(ranks) - 2;
+        of_two += static_cast<i64>(units) * (sent * sent * MESSAGE_WEIGHT + 1);
+        beyond += more_holders * RECEIVED_WEIGHT * MESSAGE_WEIGHT;
+        owned += static_cast<i64>(units);
+    }
+
+    ZENC_HD i64 cost(i64 more_holders) const { return of_two + more_holders * beyond; }
 };
 
 // How many units have their owners chosen by the same loads, of those that are left of several holders: fewer
@@ -30,25 +40,6 @@ ZENC_HD inline u64 chosen_together(u64 left, u64 ranks) {
     if (left > 4 * ranks * (CHOSEN_TOGETHER - 1)) return CHOSEN_TOGETHER;
     return static_cast<u32>(left + 4 * ranks - 1) / static_cast<u32>(4 * ranks);
 }
-
-// What it costs that a rank owns a unit of so many holders: how much the squares of all loads grow. What is
-// received counts more, or the last units find it uneven: few have many holders, and those of two, the most,
-// do not change it. Where messages are equal, parts become so. Of the holders who cost least, the first one
-// becomes the owner.
-class Cost {
-public:
-    ZENC_HD Cost(u64 ranks, u64 holders)
-        : sending_((static_cast<i64>(ranks) - 2) * MESSAGE_WEIGHT),
-          receiving_((static_cast<i64>(holders) - 2) * RECEIVED_WEIGHT * MESSAGE_WEIGHT) {}
-
-    ZENC_HD i64 of(const Load& load) const {
-        return load.sent * sending_ + load.received * receiving_ + load.owned;
-    }
-
-private:
-    i64 sending_;
-    i64 receiving_;
-};
 
 // 64 bits of the owners of all units in one word of the union, in their order. The digest of a call is that
 // of the number of ranks and the sum of all words that are not empty, in any order.

@@ -141,13 +141,11 @@ public:
         CHECK(cuDevicePrimaryCtxRetain(&context, static_cast<int>(ordinal)));
         CHECK(cuCtxSetCurrent(context));
         CHECK(cuStreamCreate(&stream, 1));
-        CHECK(cuStreamCreate(&side, 1));
     }
 
     ~Device() {
         free_all();
         CHECK(cuStreamDestroy_v2(stream));
-        CHECK(cuStreamDestroy_v2(side));
     }
 
     // 0 if there is none left.
@@ -173,14 +171,13 @@ public:
 
     void free_all() {
         CHECK(cuStreamSynchronize(stream));
-        CHECK(cuStreamSynchronize(side));
         for (const u64 memory : taken_) CHECK(cuMemFree_v2(memory));
         taken_.clear();
     }
 
     static u64 allocate(void* device, u64 bytes) { return static_cast<Device*>(device)->take(bytes); }
 
-    emulator::Stream *stream = nullptr, *side = nullptr;
+    emulator::Stream* stream = nullptr;
 
 private:
     std::vector<u64> taken_;
@@ -243,7 +240,6 @@ private:
         call.program = program_;
         call.communicator = communicator_;
         call.stream = device_.stream;
-        call.side = device_.side;
         call.allocate = Device::allocate;
         call.user = &device_;
         call.deadline = deadline;

@@ -128,9 +128,8 @@ def test_what_is_no_state_of_this_rank_is_refused_and_nothing_changes(what: str)
     ranks = collectives(compiled(scheme("top(0.1)"), 2), 2)
     run_all(ranks, gradients(2, 40, 0), name="w")
     kept = ranks[0].residual("w")
-    with pytest.raises(error) as raised:
+    with pytest.raises(error, match=rf"error\[{id}\]"):
         ranks[0].load_state_dict(change(ranks[0].state_dict()))
-    assert raised.value.diagnostics[0].id == id
     assert torch.equal(ranks[0].residual("w"), kept)
 
 
@@ -156,9 +155,8 @@ def test_bad_calls_are_refused_before_anything_is_sent(what: str) -> None:
         {"zenc_residuals": 1, "feedback": "residual", "ranks": 1, "rank": 0,
          "tensors": {"w": {"shape": [4], "step": 3, "threshold": None, "residual": torch.ones(4)}}}
     )  # fmt: skip
-    with pytest.raises(TensorError) as raised:
+    with pytest.raises(TensorError, match=rf"error\[{id}\]"):
         call(alone)
-    assert raised.value.diagnostics[0].id == id
     assert torch.equal(alone.all_reduce(torch.ones(4), name="w"), torch.full((4,), 2.0))
 
 

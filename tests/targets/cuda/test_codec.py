@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.corrupt import CORRUPT_INDICES
 from tests.support.fuzz import tried
 from tests.support.pieces import Piece, decoded, ranks, ranks_of, rubbish, table, whole, words_of
+from tests.targets.cpu.test_codec import CORRUPT_INDICES
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
 from zenc.wire.formats import index_bytes

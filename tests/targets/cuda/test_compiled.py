@@ -43,7 +43,7 @@ BY_VALUE = {
 """Bytes of parameters that are no words."""
 HOST = "\n".join(
     path.read_text()
-    for pattern in ("zenc_host/**/*.h", "host/*.j2")
+    for pattern in ("zenc_host/**/*.h", "host/*.cpp", "host/*.j2")
     for path in (templates_dir() / "cuda").glob(pattern)
 )
 
@@ -177,10 +177,10 @@ def test_what_is_read_of_a_text():
     assert declared(source) == {"a": ["i64", "const u64* in", "f(2, 3) of"], "b": []}
     host = (
         'static const Kernel A("zenc_a");\nstatic const Kernel B("zenc_b", Typed::BY_BITS, Ending::RANK);\n'
-        "queue.launch(A, g(1, 2), 1, {x, y}, h(z));"
+        "queue.launch(A, g(1, 2), 1, {x, y}, h(z)); on->launch_of(F, A, 1, 1, y); on.launch_for(n, B, z);"
     )
     assert kernels_of_host(host) == {"A": ["zenc_a"], "B": ["zenc_b_16", "zenc_b_32", "zenc_b_64"]}
-    assert launches(host) == [("A", ["{x, y}", "h(z)"])]
+    assert launches(host) == [("A", ["{x, y}", "h(z)"]), ("A", ["y"]), ("B", ["z"])]
     assert split("a, b[1, 2], c(d, e)") == ["a", "b[1, 2]", "c(d, e)"]
     log = (
         "ptxas info    : Compiling entry function 'k' for 'sm_90'\nptxas info    : Function properties for k\n"

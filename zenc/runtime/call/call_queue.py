@@ -317,11 +317,8 @@ class Worker:
         Work of all ranks together, such as loading a scheme, then comes at the same place among their calls. Raises
         SynchronisationError (``reentrant-call``) from a callback, whose call may not have ended on other ranks.
         """
-        job = self._own_job()
+        job = self._running.get(threading.get_ident())
         return part() if job is not None and not job.is_completed() else self.run(part)
-
-    def _own_job(self) -> Job[Any] | None:
-        return self._running.get(threading.get_ident())
 
     def _take_turn(self, job: Job[T], function: Callable[[], T]) -> None:
         """Run ``job`` on this thread, which holds the turn until it passes on."""

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
+from zenc.rank_ir.flowing import flowing
 from zenc.rank_ir.ir import RankProgram
 from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
 from zenc.runtime.call.layout import Layout, in_units
 from zenc.runtime.cpu.channel import CallHeader, Channel
 from zenc.runtime.cpu.executor import CallStarter, CpuCall, MakeCall, Script, SegmentInterpreter, calls_by, script_of
+from zenc.runtime.cpu.flow import FlowInterpreter
 from zenc.runtime.cpu.inbox import Rooms, new_rooms
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.segments import SegmentOps
@@ -53,7 +55,11 @@ class CpuBackend:
         holding: HolderKernels | None = None,
         costs: FormatCosts = BY_BYTES,
     ) -> None:
-        self.script, self.rooms, self._part_of = script_of(program), new_rooms(), part_of
+        self._flows = program.early > 0 and all(
+            transport.whole(peer) for peer in range(program.size) if peer != program.rank
+        )
+        self.script = script_of(flowing(program) if self._flows else program)
+        self.rooms, self._part_of = new_rooms(), part_of
         self._parts: dict[PhaseKind | Rounded, tuple[Script, Rooms]] = {}
         self.scheme, self.transport, self.deadline, self._ordered = scheme, transport, deadline, ordered
         self.code, self._costs = str(kernels.path), costs
@@ -111,7 +117,8 @@ class CpuBackend:
 
             calls = lossy_calls(ops, layout, self.compression)
         else:
-            calls = calls_by(SegmentInterpreter, ops, layout, None if part is None else in_units(layout))
+            interpret = FlowInterpreter if self._flows and part is None else SegmentInterpreter
+            calls = calls_by(interpret, ops, layout, None if part is None else in_units(layout))
         return self._prepared(layout, calls, *(self._part(part) if part is not None else ()))
 
     def _prepared(

@@ -215,9 +215,12 @@ class Outbox:
             self.sending.append((rest, peer, buffer.numel(), step))
         self.rests.clear()
 
-    def finish(self) -> None:
-        """Wait until all sent packets are on their way."""
+    def finish(self, most: int = 0) -> None:
+        """Wait until all sent packets are on their way, but for the last ``most``."""
+        last = self.sending[-most:] if most else []
+        del self.sending[len(self.sending) - len(last) :]
         self.channel.wait_all(self.sending)
+        self.sending += last
 
     def _messages(
         self, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats

@@ -61,6 +61,10 @@ def new_rooms() -> Rooms:
     return tuple([Room() for _ in range(IN_FLIGHT)])
 
 
+_NO_ROOM = torch.empty(0, dtype=torch.uint8, device="cpu")
+"""The buffer of a packet that needs none."""
+
+
 class Inbox:
     """The receiving end of one rank in one call."""
 
@@ -177,6 +181,16 @@ class Inbox:
                 self._await(step, message, posted[place], buffers[place], long)
             arrival = self._arrived(step, message, buffers[place], long)
             yield from zip(message.segments, self._take(step, arrival, stats), strict=True)
+
+    def take_whole(self, step: Exchange, message: Message, stats: PhaseStats) -> Iterator[tuple[int, HeldSegment]]:
+        """Wait for ``message`` of ``step``, of a peer whose messages are whole; return its segments by number."""
+        pending, long = (
+            self.channel.transport.receive(message.peer, self.channel.tag(step, 0), _NO_ROOM),
+            dict[int, Arrival](),
+        )
+        self._await(step, message, pending, _NO_ROOM, long)
+        arrival = self._arrived(step, message, _NO_ROOM, long)
+        return zip(message.segments, self._take(step, arrival, stats), strict=True)
 
     def _arrived(self, step: Exchange, message: Message, buffer: torch.Tensor, long: dict[int, Arrival]) -> Arrival:
         """Return the message whose first packet is in ``buffer``, unless it is among the ``long`` ones."""

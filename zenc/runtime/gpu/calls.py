@@ -242,7 +242,7 @@ class GpuCall:
         if self.losses is not None:
             self._fill_losses(self.losses)
         call.agreed = None if self.owners is None else self.owners.handle
-        call.stream, call.side = loaded.gpu.streams()
+        call.stream = loaded.gpu.stream()
 
     def _fill_losses(self, losses: CallLosses) -> None:
         call, loaded = self.call, self.loaded

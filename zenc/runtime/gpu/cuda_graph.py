@@ -71,7 +71,7 @@ class CapturedCall:
             raise _refused("nothing has been captured", "call enqueue() while a graph is captured, and replay it")
         self._communicator.ensure_healthy()
         loaded = call.loaded
-        outcome, why = loaded.library.drain(loaded.communicator, loaded.gpu.streams()[0], loaded.deadline)
+        outcome, why = loaded.library.drain(loaded.communicator, loaded.gpu.stream(), loaded.deadline)
         if outcome is not CallOutcome.DONE:
             raise self._gave_up(call, why)
         if self._report[0]:

@@ -22,7 +22,6 @@ from zenc.codegen.render import compression_unit
 from zenc.common.environment import is_on
 from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
 from zenc.plan.ir import Plan
-from zenc.runtime.call.call_queue import new_stream
 from zenc.runtime.gpu.driver import Driver, GpuInfo, driver, find_nccl
 from zenc.runtime.gpu.library import FETCH, KernelLibrary
 from zenc.runtime.gpu.partition import Words
@@ -227,8 +226,8 @@ class GpuDevice(Protocol):
         An image raises ArtifactError ``wrong-arch`` and BuildError.
         """
 
-    def streams(self) -> tuple[int, int]:
-        """Return the stream that the caller's tensors are ready on, and one beside it; CUstream handles."""
+    def stream(self) -> int:
+        """Return the stream that the caller's tensors are ready on, a CUstream handle."""
 
     def memory(self, size: int) -> torch.Tensor:
         """Return ``size`` bytes, uint8 [size], that the stream may use as soon as the tensors are ready.
@@ -255,8 +254,6 @@ class TorchGpu:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         torch.cuda.synchronize(device)  # from now on this process has a context there
-        self._side = new_stream(device)
-        self._side_handle: int = self._side.cuda_stream
         self.kernels = kernels_on(device)
 
     @property
@@ -277,9 +274,9 @@ class TorchGpu:
         """Return the kernels of ``artifact`` for this GPU, as ``images_of`` does."""
         return images_of(artifact, driver().gpu(self.device.index), driver(), self.copies_in_bulk)
 
-    def streams(self) -> tuple[int, int]:
-        """Return the current stream and the side stream, as handles of CUDA."""
-        return torch._C._cuda_getCurrentRawStream(self.device.index), self._side_handle
+    def stream(self) -> int:
+        """Return the current stream, as a handle of CUDA."""
+        return torch._C._cuda_getCurrentRawStream(self.device.index)
 
     def memory(self, size: int) -> torch.Tensor:
         """Return device memory, uint8 [size]."""

@@ -144,9 +144,9 @@ class GpuCompression:
     def _launch(
         self, dtype: str, name: str, *arguments: float, fetched: tuple[c_uint64, torch.Tensor] | None = None
     ) -> None:
-        """Run ``name`` of ``zenc_host/compress/linear.h``, and wait; a word is ``fetched`` then."""
+        """Run ``name`` of ``templates/cuda/host/compression.cpp``, and wait; a word is ``fetched`` then."""
         functions, text = self.library.functions, CText()
-        handle, stream = self.kernels.handle, self.gpu.streams()[0]
+        handle, stream = self.kernels.handle, self.gpu.stream()
         open = functions["open_launches"](handle, stream, DTYPE_NUMBERS[dtype], *text.arguments)
         functions[name](open, *arguments)
         to = (None, None, 0) if fetched is None else (ctypes.addressof(fetched[0]), fetched[1].data_ptr(), 8)
@@ -173,7 +173,7 @@ class OpenSelection:
         self.marks = self._kept[-1]
         """The marks of units, uint8 [units], with ``marks``."""
         shape = DTYPE_NUMBERS[dtype], units, width, parts
-        handle, stream = of.kernels.handle, of.gpu.streams()[0]
+        handle, stream = of.kernels.handle, of.gpu.stream()
         self._open = functions["open_selection"](handle, stream, *shape, work, marked, *self._text.arguments)
 
     def room(self, size: int) -> int:

@@ -1,6 +1,6 @@
 """Linear selections: a shorter dense tensor of the same coordinates on all ranks, and its expansion.
 
-    short = values of the units of Random and Probable | cells of Sketch        # one selection after another
+    short = values of the units of Random, Probable and Heavy | cells of Sketch and Heavy      # one after another
 
 Ranks sum the short tensor by the plan. The result for a unit is its value where it was among the chosen, and otherwise
 the sketch's estimate: the median of its cells, damped. A sketch is of all ranks' values together, so that losses can't
@@ -9,7 +9,7 @@ be told apart by rank: each rank keeps its own values less an equal share of the
 In a sketch with fewer cells than units the medians of all units have more noise than signal, and with residuals the
 noise would grow from call to call. So a median counts fully where it stands out of the noise of its row; the others are
 multiplied by cells / (cells + units), which leaves the least of the gradient behind on average: all that in C++,
-``zenc/compress/sketch.h``.
+``zenc/compress/sketch.h``. The estimates of Heavy are no part of the result: they choose units for the next call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zenc.runtime.lossy.gpu_kernels import GpuCompression
 from zenc.runtime.lossy.kernels import CompressionKernels
 from zenc.runtime.lossy.residual_store import FlatState
 from zenc.runtime.lossy.supports import key_for
-from zenc.scheme.compression import Linear, Probable, Random, Selection, Sketch, count_of
+from zenc.scheme.compression import Heavy, Linear, Probable, Random, Selection, Sketch, count_of
 
 HOST = torch.device("cpu")
 BETA = 0.9
@@ -33,11 +33,12 @@ BETA = 0.9
 
 @dataclass(frozen=True, slots=True)
 class SketchShape:
-    """A sketch of ``rows`` rows of ``cells`` each, whose hashes have the key ``key``."""
+    """A sketch of ``rows`` rows of ``cells`` each, whose hashes have the key ``key``; it may only choose units."""
 
     rows: int
     cells: int
     key: int
+    chooses: bool
 
 
 @dataclass(slots=True)
@@ -49,6 +50,8 @@ class LinearMap:
     width: int
     chosen: list[torch.Tensor] = field(default_factory=list)
     sketch: SketchShape | None = None
+    estimates: torch.Tensor | None = None
+    """After ``pull`` the magnitudes [elements] of all units in a sketch that chooses, float32."""
 
     @property
     def numel(self) -> int:
@@ -80,6 +83,10 @@ class LinearMap:
             shape = self.sketch.rows, self.sketch.cells, self.sketch.key
             at = short[-self.sketch.rows * self.sketch.cells :].data_ptr()
             self.kernels.query_sketch(DTYPE_NAMES[out.dtype], left.numel(), at, *shape, out.data_ptr())
+        if self.sketch is not None and self.sketch.chooses:
+            self.estimates = out.abs().float().view(-1)
+            out.zero_()
+        elif self.sketch is not None:
             for ids in self.chosen:
                 out[ids] = 0.0
             left.sub_(out, alpha=1 / ranks)
@@ -121,10 +128,16 @@ def map_of(
                 found.chosen.append(
                     _others(_probable(kernels, count_of(density, units), (units, width), state, device), found.chosen)
                 )
-            case Sketch(rows, share, seed):
-                cells = max(1, round(share * units * width / rows))
-                found.sketch = SketchShape(rows, cells, key_for(seed, salt))
+            case Heavy(density):
+                found.chosen.append(_probable(kernels, count_of(density, units), (units, width), state, device))
+                found.sketch = _shape_of(selection.sketch, units * width, salt, chooses=True)
+            case Sketch():
+                found.sketch = _shape_of(selection, units * width, salt)
     return found
+
+
+def _shape_of(of: Sketch, values: int, salt: int, chooses: bool = False) -> SketchShape:
+    return SketchShape(of.rows, max(1, round(of.share * values / of.rows)), key_for(of.seed, salt), chooses)
 
 
 def _others(ids: torch.Tensor, chosen: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -159,9 +172,17 @@ def is_linear(selections: Sequence[Selection]) -> bool:
     return any(isinstance(one, Linear) for one in selections)
 
 
-def remember(kernels: CompressionKernels | GpuCompression, state: FlatState, result: torch.Tensor) -> None:
-    """Write the next history of ``state`` from the sum ``result`` [elements]."""
+def remember(
+    kernels: CompressionKernels | GpuCompression,
+    state: FlatState,
+    result: torch.Tensor,
+    estimates: torch.Tensor | None = None,
+) -> None:
+    """Write the next history of ``state``: ``estimates`` [elements], if any, or by the sum ``result`` [elements]."""
     history = state.room("history")
+    if estimates is not None:
+        history.copy_(estimates)
+        return
     if state.now.history is None:
         history.zero_()
     else:

@@ -258,7 +258,8 @@ class LossyCall:
         looked = self.losses.finite
         finite = self._is_finite() if looked is None else looked
         if finite and self.scheme.remembers:
-            remember(self.kernels, self.state, self.gradient)
+            estimates = self.linear.estimates if isinstance(self.linear, LinearMap) else None
+            remember(self.kernels, self.state, self.gradient, estimates)
         if finite and self.scheme.plan.kept:
             linear, known = self.linear, self.state.now.factors
             self.state.next.factors = linear.factors(carried) if isinstance(linear, LowRankMap) else known

@@ -21,7 +21,7 @@ from zenc.runtime.lossy.keeper import Keeper
 from zenc.runtime.lossy.lossy_call import LossyScheme, begun
 from zenc.runtime.lossy.residual_store import Pieces, TensorName, pieces_of
 from zenc.runtime.lossy.supports import PartUnits
-from zenc.scheme.compression import LowRank, Rounded, Sketch, TopOfParts
+from zenc.scheme.compression import LowRank, Rounded, Sketching, TopOfParts
 from zenc.scheme.model import Contiguous, Holders
 from zenc.wire.partitioning import cut, part_sizes
 
@@ -144,7 +144,7 @@ class LossyCollective(Collective):
     def _rounding(self, gradient: torch.Tensor) -> Rounded | None:
         """Return the code for plain values of ``gradient``; None where nothing is lost by it, or kept."""
         scheme = self._scheme
-        wide = any(isinstance(one, Sketch | LowRank) for one in scheme.selections)
+        wide = any(isinstance(one, Sketching | LowRank) for one in scheme.selections)
         if not scheme.keeps or gradient.dtype == torch.float32 or self.size == 1 or wide or scheme.fixed:
             return None
         code = Rounded(DTYPE_NAMES[gradient.dtype])

@@ -156,7 +156,6 @@ class Advice:
         return f"<zenc.Advice for {self.size} ranks on {self.where}: {self.verdict}>"
 
     def __str__(self) -> str:
-
         return text(self)
 
 

@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from math import inf, prod
 from typing import Any
 
+from zenc.common.json_codec import Codec
 from zenc.common.resources import write_text
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
@@ -110,8 +111,9 @@ class ModelProfile:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data, as a file has it under ``model``."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("parameters", "profiles")}
-        return {**own, "parameters": [asdict(parameter) for parameter in self.parameters]}
+        found: dict[str, Any] = _CODEC.encode(self)
+        found["parameters"] = found.pop("parameters")
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the profile as a JSON file, which ``read_model_profile`` and ``zenc profile show`` read.
@@ -127,6 +129,9 @@ class ModelProfile:
         )
 
 
+_CODEC = Codec({ModelProfile: tuple("" if each.name == "profiles" else each.name for each in fields(ModelProfile))})
+
+
 def read_model_profile(path: str | os.PathLike[str]) -> ModelProfile:
     """Read the model profile in a file, without trust; raises CostError (``bad-profile``)."""
     found = find_model_profile(path)
@@ -140,75 +145,26 @@ def find_model_profile(path: str | os.PathLike[str]) -> ModelProfile | None:
     data = parsed(path)
     if not isinstance(data, dict) or "model" not in data:
         return None
-    model = data["model"]
-    if not isinstance(model, dict):
-        raise _bad(f"{path} holds no profile of a model")
     try:
-        made = _made(model, profiles_in(path, data, none=True))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        made: ModelProfile = _CODEC.item(data, "model", ModelProfile)
+        made = replace(made, profiles=profiles_in(path, data, none=True))
+    except ValueError as error:
         raise _bad(f"{path} holds a profile of a model that lacks what it should say ({error})") from error
     if not _is_sound(made):
         raise _bad(f"{path} holds a profile of a model with numbers that can't be")
     return made
 
 
-def _made(model: dict[str, Any], profiles: Mapping[str, Profile]) -> ModelProfile:
-    parameters = tuple(_parameter(entry) for entry in model["parameters"])
-    return ModelProfile(
-        ranks=_whole(model["ranks"]),
-        backend=str(model["backend"]),
-        device=str(model["device"]),
-        steps=_whole(model["steps"]),
-        seconds_step=float(model["seconds_step"]),
-        seconds_synchronising=float(model["seconds_synchronising"]),
-        seconds_exposed=float(model["seconds_exposed"]),
-        parameters=parameters,
-        profiles=profiles,
-        seconds_forward=_seconds(model.get("seconds_forward")),
-        seconds_backward=_seconds(model.get("seconds_backward")),
-    )
-
-
-def _parameter(entry: dict[str, Any]) -> ParameterProfile:
-    density = entry["density"]
-    return ParameterProfile(
-        str(entry["name"]),
-        _shape(entry["shape"]),
-        str(entry["dtype"]),
-        str(entry["layout"]),
-        None if density is None else float(density),
-        _seconds(entry.get("ready")),
-        _seconds(entry.get("forward")),
-    )
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    """Return extents whose product is a number of 63 bits; raise ValueError for others."""
-    shape = tuple(_whole(extent) for extent in value[:MOST_EXTENTS])
-    if len(value) > MOST_EXTENTS or prod(shape) >= 1 << 63:
-        raise ValueError("a shape is beyond any tensor")
-    return shape
-
-
-def _seconds(value: Any) -> float | None:
-    """Return seconds, or None for times not seen or of files written before they were kept."""
-    if value is None:
-        return None
-    if not 0 <= float(value) < inf:
-        raise ValueError(f"{value!r} is no number of seconds")
-    return float(value)
-
-
-def _whole(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no count")
-    return value
+def _is_shape(extents: tuple[int, ...]) -> bool:
+    return len(extents) <= MOST_EXTENTS and all(extent >= 0 for extent in extents) and prod(extents) < 1 << 63
 
 
 def _is_sound(of: ModelProfile) -> bool:
+    times = [of.seconds_forward, of.seconds_backward, *(time for p in of.parameters for time in (p.ready, p.forward))]
     fits = 0 <= of.seconds_exposed <= of.seconds_synchronising < inf and of.seconds_exposed <= of.seconds_step < inf
     alike = all(p.layout in LAYOUTS and (p.density is None or 0 <= p.density <= 1) for p in of.parameters)
-    return fits and alike and of.ranks >= 1 and of.steps >= 1 and of.seconds_step > 0
+    seen = all(time is None or time >= 0 for time in times) and all(_is_shape(p.shape) for p in of.parameters)
+    return fits and alike and seen and of.ranks >= 1 and of.steps >= 1 and of.seconds_step > 0
 
 
 def _bad(message: str) -> CostError:

@@ -6,8 +6,9 @@ import io
 import json
 import warnings
 from collections import Counter
-from typing import Any, NoReturn
+from typing import Any
 
+from zenc.common.untrusted import no_number
 from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology.builder import MOST_LINKS, MOST_NODES, TopologyBuilder, too_large
 from zenc.topology.importers.graph import Graph, fill_from_graph
@@ -26,7 +27,7 @@ def fill_from_node_link(draft: TopologyBuilder, data: bytes, source: Source) -> 
     if found:
         raise TopologyError(found)
     try:
-        value = json.loads(source.text, parse_constant=_no_constant)
+        value = json.loads(source.text, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
         place = getattr(error, "pos", 0)
         where = Span(source, place, place + 1)
@@ -50,10 +51,6 @@ def _nests(value: Any) -> bool:
         if not held:
             return False
     return True
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
 
 
 def _graph_of(value: Any, start: Span) -> Graph | None:

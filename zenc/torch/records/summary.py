@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from zenc.common.json_codec import Codec
 from zenc.common.wording import aligned, count, seconds_text, share_text, size_text
 from zenc.torch.records.call_log import Totals
 
@@ -128,13 +129,10 @@ def _row(name: str, of: Totals) -> Sequence[str]:
 
 def totals_to_json(of: Mapping[str, Totals]) -> bytes:
     """Return a message to other ranks."""
-    return json.dumps({name: asdict(each) for name, each in of.items()}).encode()
+    return json.dumps(Codec().encode(of)).encode()
 
 
 def totals_from_json(text: bytes) -> dict[str, Totals]:
     """Return the totals that another rank sent."""
-    found = {}
-    for name, data in json.loads(text).items():
-        waited = {int(rank): float(seconds) for rank, seconds in data["waited"].items()}
-        found[name] = Totals(**{**data, "waited": waited})
+    found: dict[str, Totals] = Codec().decode(dict[str, Totals], json.loads(text))
     return found

@@ -27,16 +27,20 @@ public:
         room_ = chosen_together(left_, ranks_);
     }
 
-    void hold(u64 rank, u64 units) { of_[rank].hold(units); }
-    void own(u64 rank, u64 units, u64 holders) { of_[rank].own(ranks_, units, holders); }
+    void hold(u64 rank, u64 units) { of_[rank].hold(ranks_, units); }
+
+    // Some more units, each of so many holders.
+    void own(u64 rank, u64 units, u64 holders) {
+        of_[rank].own(ranks_, units, static_cast<i64>(units) * (static_cast<i64>(holders) - 2));
+    }
 
     // The holder that owns a unit of several holders at the least cost, the first of equals.
     u16 own_by_cheapest(const u16* holders, u64 count) {
-        const Cost cost(ranks_, count);
+        const i64 more = static_cast<i64>(count) - 2;
         u16 best = holders[0];
-        i64 least = cost.of(of_[best]);
+        i64 least = of_[best].cost(more);
         for (u64 i = 1; i < count; ++i) {
-            const i64 other = cost.of(of_[holders[i]]);
+            const i64 other = of_[holders[i]].cost(more);
             best = other < least ? holders[i] : best;
             least = other < least ? other : least;
         }

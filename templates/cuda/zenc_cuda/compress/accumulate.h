@@ -3,7 +3,7 @@
 #pragma once
 
 #include "zenc_cuda/compress/search.h"
-#include "zenc_cuda/vectors.h"
+#include "zenc_cuda/rows.h"
 
 namespace zenc {
 

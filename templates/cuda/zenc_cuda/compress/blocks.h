@@ -6,18 +6,6 @@
 
 namespace zenc {
 
-// The sum of n over the threads of the block before this one, in 64 bits. Threads meet before they call it
-// again.
-ZENC_DEVICE u64 long_sum_before(u64 n) {
-    ZENC_SHARED(u64, sums, WARPS);
-    const u64 up_to = inclusive_in_warp(n);
-    if (lane() == WARP - 1) sums[threadIdx.x / WARP] = up_to;
-    __syncthreads();
-    u64 sum = up_to - n;
-    for (u32 warp = 0; warp < threadIdx.x / WARP; ++warp) sum += sums[warp];
-    return sum;
-}
-
 // Adds the values of all threads, warp by warp, and puts the sum to `to` of this block; 0 does not travel.
 ZENC_DEVICE void store_sum_of_block(double value, double* to) {
     ZENC_SHARED(double, sums, WARPS);

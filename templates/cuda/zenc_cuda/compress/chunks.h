@@ -27,10 +27,7 @@ ZENC_DEVICE u64 bytes_before(const CodedRow& row, u64 chunk) {
 
 ZENC_DEVICE void pack_chunk(const Multiple<float>& of, u64 first, u64 n, u32 bits, u8* out) {
     for (u64 done = 0; done < n; done += PACKED_WINDOW) {
-        if (n - done >= PACKED_WINDOW)
-            pack_window(of, first + done, bits, out);
-        else
-            pack_rest(of, first + done, n - done, bits, out);
+        pack_numbers(of, first + done, n - done, bits, out);
         out += packed_bytes(bits, PACKED_WINDOW);
     }
 }
@@ -77,22 +74,6 @@ ZENC_DEVICE void join_chunks(const CodedRow* rows, i64 n) {
     });
 }
 
-// Number i of n that are packed anywhere, a byte at a time.
-ZENC_DEVICE u32 number_anywhere(const u8* packed, u64 i, u64 n, u32 bits) {
-    const u64 first = i / PACKED_WINDOW * PACKED_WINDOW, place = i - first;
-    const u8* const window = packed + first * bits / 8;
-    u32 number = 0;
-    for (u32 bit = 0; bit < bits; ++bit) {
-        u64 at = place * bits + bit;
-        if (n - first >= PACKED_WINDOW) {
-            const u64 row = place / PACKED_LANES * bits + bit;
-            at = 32 * (row / 32 * PACKED_LANES + place % PACKED_LANES) + row % 32;
-        }
-        number |= static_cast<u32>(window[at / 8] >> (at % 8) & 1) << bit;
-    }
-    return number;
-}
-
 // A chunk of some length, in place of whose numbers their values come.
 ZENC_DEVICE bool read_chunk(const CodedRow& row, u64 chunk, u64 at, u64 length, bool stored) {
     const u32 bits = static_cast<u32>(row.code.bits);
@@ -103,7 +84,7 @@ ZENC_DEVICE bool read_chunk(const CodedRow& row, u64 chunk, u64 at, u64 length, 
     if (stored) {
         right = length == packed_bytes(bits, numbers);
         for (u64 i = lane(); right != 0 && i < numbers; i += WARP)
-            out[i] = static_cast<int>(number_anywhere(from, i, numbers, bits) - (1U << (bits - 1)));
+            out[i] = static_cast<int>(packed_number<u8>(from, i, numbers, bits) - (1U << (bits - 1)));
     } else if (lane() == 0) {
         right = decode_chunk(from, length, numbers, bits, out);
     }

@@ -56,12 +56,24 @@ struct Multiple {
                offset;
     }
 
+    ZENC_DEVICE u32 encode(u64 i, Drawn&) const { return number(i); }
+
     template <u32 N>
-    ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
+    ZENC_DEVICE void encode_all(u64 i, Drawn&, u32 (&numbers)[N]) const {
 #pragma unroll
         for (u32 k = 0; k < N; ++k) numbers[k] = number(i + k * PACKED_LANES);
     }
 };
+
+// Of the n numbers from `first` on those of a window.
+template <class T>
+ZENC_DEVICE void pack_numbers(const Multiple<T>& of, u64 first, u64 n, u32 bits, u8* to) {
+    Drawn nothing;
+    if (n >= PACKED_WINDOW)
+        pack_window(of, first, bits, to, nothing);
+    else
+        pack_rest(of, first, n, bits, to, nothing);
+}
 
 template <class T>
 ZENC_DEVICE void encode_multiples(const CodedRow& row) {
@@ -72,11 +84,7 @@ ZENC_DEVICE void encode_multiples(const CodedRow& row) {
     u8* const packed = row.bytes + sizeof(int);
     for (u64 at = warp_of_row(); at * PACKED_WINDOW < row.n; at += warps_of_row()) {
         const u64 first = at * PACKED_WINDOW;
-        u8* const to = packed + packed_bytes(bits, first);
-        if (row.n - first >= PACKED_WINDOW)
-            pack_window(of, first, bits, to);
-        else
-            pack_rest(of, first, row.n - first, bits, to);
+        pack_numbers(of, first, row.n - first, bits, packed + packed_bytes(bits, first));
     }
 }
 
@@ -214,9 +222,8 @@ ZENC_DEVICE void raise_of_rows(const CodedRow* rows, i64 n, u64* greatest) {
 // residual [units, width] += the losses of rows, at the units of the segments. No two of a launch have one
 // unit.
 template <class Mapping>
-ZENC_DEVICE void keep_losses(const Mapping& mapping, const Partition& by, const Segment* segments,
-                             const CodedRow* rows, i64 n, float* residual) {
-    const Geometry<Mapping> geometry(by, mapping);
+ZENC_DEVICE void keep_losses(const Geometry<Mapping>& geometry, const Segment* segments, const CodedRow* rows,
+                             i64 n, float* residual) {
     for_each_segment(n, [&](u64 i) {
         RowBatches batch(segments[i], geometry.width * sizeof(float));
         while (batch.next()) {

@@ -94,65 +94,38 @@ struct Coded {
     T* decoded;
     Loss loss;
 
-    ZENC_DEVICE const float* scale(u64 i) const { return scales + block.quotient(i) * Code::SCALES; }
-
-    ZENC_DEVICE u32 number(u64 i) const {
-        if (!is_finite_scale(scale(i))) return 0;
-        return code.number(from.at(i), scale(i), Code::RANDOM ? random_word(key, i) : 0);
-    }
-
-    // After the numbers of all who are asked for that of i: `decoded` may be `values`.
-    ZENC_DEVICE void decode(u64 i, u32 number) const {
-        const float x = from.at(i);
-        const T rounded = Type<T>::round(code.value(number, scale(i)));
-        if (loss.at) loss.at[i] = loss.before(i) + (x - Type<T>::widen(rounded));
-        if (decoded) decoded[i] = rounded;
-    }
-
-    // Numbers of values i, i + 32, ..., of which the first is among the first 32 of those that draw together.
-    template <u32 N>
-    ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
-        float x[N];
-        float lost[N], by[Code::SCALES];
-#pragma unroll
-        for (u32 k = 0; k < N; ++k) {
-            x[k] = from.at(i + k * PACKED_LANES);
-            lost[k] = loss.before(i + k * PACKED_LANES);
-        }
-        const Philox drawn = Code::RANDOM ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
-        const bool have_one_block = block.divisor % (N * PACKED_LANES) == 0;
-#pragma unroll
-        for (u32 k = 0; k < N; ++k) {
-            if (k == 0 || !have_one_block) load_scale(i + k * PACKED_LANES, by);
-            numbers[k] = encode(i + k * PACKED_LANES, x[k], lost[k], by, drawn.word[k]);
-        }
-    }
-
-    // The number of value i, which nobody else asks for.
-    ZENC_DEVICE u32 encode(u64 i, Drawn& drawn) const {
-        float by[Code::SCALES];
-        load_scale(i, by);
-        return encode(i, from.at(i), loss.before(i), by, Code::RANDOM ? drawn.word(key, i) : 0);
-    }
-
-    // The numbers of values i, i + 32, ..., which draw as they come.
+    // The numbers of values i, i + 32, ..., each of which is asked for once: `decoded` may be `values`.
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, Drawn& drawn, u32 (&numbers)[N]) const {
-        float x[N];
-        float lost[N], by[N][Code::SCALES];
-#pragma unroll
-        for (u32 k = 0; k < N; ++k) {
-            x[k] = from.at(i + k * PACKED_LANES);
-            load_scale(i + k * PACKED_LANES, by[k]);
-            lost[k] = loss.before(i + k * PACKED_LANES);
-        }
+        const bool have_one_block = block.divisor % (N * PACKED_LANES) == 0;
+        float x[N], lost[N], by[N][Code::SCALES];
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
             const u64 at = i + k * PACKED_LANES;
-            numbers[k] = encode(at, x[k], lost[k], by[k], Code::RANDOM ? drawn.word(key, at) : 0);
+            x[k] = from.at(at);
+            lost[k] = loss.before(at);
+            const u64 scale = k == 0 || !have_one_block ? block.quotient(at) * Code::SCALES : 0;
+            for (u64 s = 0; s < Code::SCALES; ++s)
+                by[k][s] = k == 0 || !have_one_block ? scales[scale + s] : by[0][s];
+        }
+        // Of four numbers the first is among the first 32 values of those that draw together.
+        constexpr bool AT_ONCE = Code::RANDOM && N == DRAWN_TOGETHER / PACKED_LANES;
+        const Philox words = AT_ONCE ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) {
+            const u64 at = i + k * PACKED_LANES;
+            const u32 random = AT_ONCE ? words.word[k % 4] : Code::RANDOM ? drawn.word(key, at) : 0;
+            numbers[k] = encode(at, x[k], lost[k], by[k], random);
         }
     }
 
+    ZENC_DEVICE u32 encode(u64 i, Drawn& drawn) const {
+        u32 number[1];
+        encode_all(i, drawn, number);
+        return number[0];
+    }
+
+private:
     // The same of value i, of what is lost there so far, with a scale and a random word.
     ZENC_DEVICE u32 encode(u64 i, float x, float lost, const float* by, u32 random) const {
         const u32 found = is_finite_scale(by) ? code.number(x, by, random) : 0;
@@ -162,16 +135,11 @@ struct Coded {
         if (decoded) decoded[i] = rounded;
         return found;
     }
-
-private:
-    ZENC_DEVICE void load_scale(u64 i, float* by) const {
-        for (u64 k = 0; k < Code::SCALES; ++k) by[k] = scale(i)[k];
-    }
 };
 
 // A window of 1,024 values from `first` on.
 template <class Of>
-ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out) {
+ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out, Drawn& drawn) {
     auto* word = reinterpret_cast<u32*>(out) + lane();
     u64 held = 0;
     u32 filled = 0;
@@ -179,7 +147,7 @@ ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out) {
 #pragma unroll 1
     for (u64 rows = 0; rows < PACKED_ROWS; rows += TOGETHER) {
         u32 numbers[TOGETHER];
-        of.encode_all(first + rows * PACKED_LANES + lane(), numbers);
+        of.encode_all(first + rows * PACKED_LANES + lane(), drawn, numbers);
 #pragma unroll
         for (u32 row = 0; row < TOGETHER; ++row) {
             held |= static_cast<u64>(numbers[row]) << filled;
@@ -193,16 +161,19 @@ ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out) {
     }
 }
 
-// The n values from `first` on that make no window: each lane makes bytes of its own.
+// The n values from `first` on that make no window: eight of a lane make whole bytes.
 template <class Of>
-ZENC_DEVICE void pack_rest(const Of& of, u64 first, u64 n, u32 bits, u8* out) {
-    for (u64 at = lane(); at < packed_bytes(bits, n); at += WARP) {
-        u32 byte = 0;
-        for (u64 i = at * 8 / bits; i < n && i * bits < at * 8 + 8; ++i) {
-            const u32 number = of.number(first + i);
-            byte |= i * bits >= at * 8 ? number << (i * bits - at * 8) : number >> (at * 8 - i * bits);
+ZENC_DEVICE void pack_rest(const Of& of, u64 first, u64 n, u32 bits, u8* out, Drawn& drawn) {
+    for (u64 at = 8 * lane(); at < n; at += 8 * WARP) {
+        u8* byte = out + at / 8 * bits;
+        u64 held = 0;
+        u32 filled = 0;
+#pragma unroll 1
+        for (u64 i = at; i < n && i < at + 8; ++i) {
+            held |= static_cast<u64>(of.encode(first + i, drawn)) << filled;
+            for (filled += bits; filled >= 8; filled -= 8, held >>= 8) *byte++ = static_cast<u8>(held);
         }
-        out[at] = static_cast<u8>(byte);
+        if (filled != 0) *byte = static_cast<u8>(held);
     }
 }
 
@@ -253,12 +224,6 @@ ZENC_DEVICE void pack_last_trits(const Of& of, u64 first, u64 n, u8* out, Drawn&
     }
 }
 
-template <class Of>
-ZENC_DEVICE void decode_all(const Of& of, u64 first, u64 n) {
-    __syncwarp();  // all numbers that others of this warp want are known
-    for (u64 i = lane(); i < n; i += WARP) of.decode(first + i, of.number(first + i));
-}
-
 // The scales and the integers behind them, by a warp a `span` of whole blocks and windows; for a span of 0
 // the scales are there.
 template <class Code, class T>
@@ -284,31 +249,37 @@ ZENC_DEVICE void encode_values(const Code& code, const Source<T>& from, u64 n, u
             } else if (Code::TRITS) {
                 pack_last_trits(of, first, left, to, drawn);
             } else if (left == WINDOW) {
-                pack_window(of, first, bits, to);
+                pack_window(of, first, bits, to, drawn);
             } else {
-                pack_rest(of, first, left, bits, to);
-                decode_all(of, first, left);
+                pack_rest(of, first, left, bits, to, drawn);
             }
         }
     }
 }
 
-// The number of value i among n, of `bits` bits.
+// The number of value i among n, of `bits` bits. `packed` is anywhere, or at a multiple of a Word.
+template <class Word = u32>
 ZENC_DEVICE u32 packed_number(const u8* packed, u64 i, u64 n, u32 bits) {
     const u64 first = i / PACKED_WINDOW * PACKED_WINDOW, place = i - first;
     const u8* const window = packed + first * bits / 8;
-    const u32 mask = (1U << bits) - 1;
-    if (n - first < PACKED_WINDOW) {
+    const u32 mask = static_cast<u32>(low_mask(bits));
+    const auto bytes = [&](u64 begin, u64 end) {
         u64 held = 0;
-        const u64 begin = place * bits / 8, end = (place * bits + bits + 7) / 8;
         for (u64 byte = begin; byte < end; ++byte)
             held |= static_cast<u64>(window[byte]) << (8 * (byte - begin));
-        return static_cast<u32>(held >> (place * bits % 8)) & mask;
-    }
-    const auto* const words = reinterpret_cast<const u32*>(window) + place % PACKED_LANES;
+        return held;
+    };
+    if (n - first < PACKED_WINDOW)
+        return static_cast<u32>(bytes(place * bits / 8, (place * bits + bits + 7) / 8) >>
+                                (place * bits % 8)) &
+               mask;
+    const auto word = [&](u64 row) -> u64 {
+        const u64 at = row * PACKED_LANES + place % PACKED_LANES;
+        return sizeof(Word) == 4 ? reinterpret_cast<const u32*>(window)[at] : bytes(4 * at, 4 * at + 4);
+    };
     const u64 bit = place / PACKED_LANES * bits;
-    u64 held = words[bit / 32 * PACKED_LANES];
-    if (bit % 32 + bits > 32) held |= static_cast<u64>(words[(bit / 32 + 1) * PACKED_LANES]) << 32;
+    u64 held = word(bit / 32);
+    if (bit % 32 + bits > 32) held |= word(bit / 32 + 1) << 32;
     return static_cast<u32>(held >> bit % 32) & mask;
 }
 

@@ -48,7 +48,7 @@ ZENC_DEVICE void pick(Search& search, u64 step, u64* counts) {
         sum += mine[each];
     }
     if (threadIdx.x == 0) found[0] = BINS;
-    u64 before = long_sum_before(sum);
+    u64 before = sum_of_threads_before<u64>(sum);
     if (threadIdx.x == THREADS - 1) found[1] = before + sum;
     __syncthreads();
     const u64 all = found[1];

@@ -8,28 +8,24 @@
 
 namespace zenc {
 
-// After a failure nothing more is done; `error` says why.
+// After a failure nothing more is done; when all that is on the stream was waited for `error` says why.
 class Launches {
 public:
     Launches(Kernels& kernels, CUstream stream, i64 dtype, ErrorText error)
         : kernels(kernels), stream(stream), dtype(dtype), error(error) {}
 
-    bool ok() const { return !failed_; }
+    bool ok() const { return zenc::ok(call_); }
 
-    // At most MOST blocks of THREADS threads for n threads, 1 at least.
-    static u64 blocks_for(u64 n) {
-        const u64 blocks = ceil_divide(n, THREADS);
-        return blocks < 1 ? 1 : blocks > MOST ? MOST : blocks;
-    }
+    static u64 blocks_for(u64 n) { return blocks_up_to(512, n); }
 
     // Arguments are words, or structures of words, in the order of the kernel's parameters. Of typed kernels
     // that of `type`.
     template <class... Arguments>
     void launch_of(i64 type, const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
         static_assert((... && (sizeof(Arguments) % 8 == 0)), "parameters are made of words");
-        if (failed_) return;
+        if (!ok()) return;
         const CUfunction function = kernels.of(kernel, type);
-        if (function == nullptr) return fail("the kernels lack", kernel.name);
+        if (function == nullptr) return fail(call_, CUDA_FAILED, -1, "the kernels lack %s", kernel.name);
         const void* parameters[] = {&arguments...};
         check(api.cuLaunchKernel(function, static_cast<unsigned>(blocks), static_cast<unsigned>(rows), 1,
                                  THREADS, 1, 1, 0, stream, const_cast<void**>(parameters), nullptr),
@@ -39,6 +35,12 @@ public:
     template <class... Arguments>
     void launch(const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
         launch_of(dtype, kernel, blocks, rows, arguments...);
+    }
+
+    // The same of a thread for each of n things.
+    template <class... Arguments>
+    void launch_for(i64 n, const Kernel& kernel, const Arguments&... arguments) {
+        launch_of(dtype, kernel, blocks_for(static_cast<u64>(n)), 1, arguments...);
     }
 
     void clear(void* memory, u64 bytes) {
@@ -65,6 +67,7 @@ public:
         if (ok()) check(api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
         if (ok()) check(drain(stream, event, deadline), "a kernel of compression");
         if (event != nullptr) api.cuEventDestroy_v2(event);
+        if (!ok()) refuse(error, "%s", call_.message);
     }
 
     Kernels& kernels;
@@ -73,22 +76,11 @@ public:
     const ErrorText error;
 
 private:
-    static constexpr u64 MOST = 512;
-
     static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
-    void fail(const char* what, const char* why) {
-        failed_ = true;
-        refuse(error, "%s %s", what, why);
-    }
+    void check(CUresult result, const char* what) { zenc::check(call_, result, what); }
 
-    void check(CUresult result, const char* what) {
-        if (result == CUDA_SUCCESS) return;
-        failed_ = true;
-        refuse(error, "%s failed: %s", what, name_of(result));
-    }
-
-    bool failed_ = false;
+    Call call_ = {};  // of which there is the failure alone
 };
 
 }  // namespace zenc

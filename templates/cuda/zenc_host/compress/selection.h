@@ -1,13 +1,12 @@
 // Selections on a GPU: what a rank contributes of a tensor, or an owner of a sum.
 //
-// Selection chosen(launches, units, width, parts, work, nullptr);
+// Selection chosen({kernels, stream, dtype, error}, units, width, parts, work, nullptr);
 // chosen.add(...);                       what there is, to be in `left`
 // chosen.accumulate(searches);           which it is from here on; or chosen.look_at(values)
 // chosen.take_top(searches, true, nullptr, gradient);
 #pragma once
 
 #include <cmath>
-#include <cstring>
 #include <list>
 #include <vector>
 
@@ -99,7 +98,7 @@ inline Search search_for(u64 first, u64 units, u64 k) {
 // mark units in, and take_marked moves these; their gradients are null.
 class Selection {
 public:
-    Selection(Launches& launches, u64 units, u64 width, u64 parts, void* work, u8* marks)
+    Selection(const Launches& launches, u64 units, u64 width, u64 parts, void* work, u8* marks)
         : launches_(launches),
           units_(units),
           width_(width),
@@ -115,14 +114,12 @@ public:
     // gradient is undefined beside them.
     void add(const void* gradient, const float* residual, float* left, const float* velocity, float m,
              float* velocity_out, u64* bits) {
-        u32 factor;
-        std::memcpy(&factor, &m, sizeof factor);
         left_ = left;
         velocity_ = velocity_out;
         keys_ = left;
         bits_ = bits;
         launches_.clear(bits, bits == nullptr ? 0 : 8 * ceil_divide(units_, 64));
-        adding_ = {gradient, residual, left, velocity, velocity_out, factor, nullptr, clears_};
+        adding_ = {gradient, residual, left, velocity, velocity_out, bits_of(m), nullptr, clears_};
     }
 
     // Accumulates it. Where `searches` are given, of units of one value that need no order, the units that
@@ -225,6 +222,8 @@ public:
         launches_.launch(TAKE, blocks(units_ * width_, rows), rows, selecting(), moving(), drawn, gradient);
     }
 
+    void take_listed(void* gradient) { take_known(gradient); }
+
     // Velocities of units that are taken go on.
     void keep_velocities() { clears_ = false; }
 
@@ -236,32 +235,27 @@ public:
                          static_cast<i64>(units_), gradient);
     }
 
-    // Waits for all of it.
-    Selected fetch(i64 deadline) {
+    // Waits for all of it. Returns whether nothing has failed.
+    bool fetch(i64 deadline, Selected& selected) {
         const u64 blocks = SelectionWork::blocks(parts_);
         std::vector<u64> found(4 + 3 * blocks);
         launches_.fetch(found.data(), work_.greatest, found.size() * sizeof(u64), deadline);
-        Selected selected{0, 0, found[0], found[2], found[3]};
+        selected = {0, 0, found[0], found[2], found[3]};
         const auto* const sums = reinterpret_cast<const double*>(found.data() + 4);
         for (u64 block = 0; block < blocks; ++block) {
             selected.squares += sums[block];
             if (bits_ != nullptr || adding_.taken != nullptr) selected.left += sums[blocks + block];
             selected.left += sums[2 * blocks + block];
         }
-        return selected;
+        return launches_.ok();
     }
 
 private:
-    u64 rows_of_parts() const {
-        constexpr u64 MOST = 65535;
-        return parts_ < 1 ? 1 : parts_ < MOST ? parts_ : MOST;
-    }
+    u64 rows_of_parts() const { return std::max<u64>(rows_for(parts_), 1); }
 
     // Of each row, for n threads in all rows.
     static u64 blocks(u64 n, u64 rows) {
-        const u64 of_row = Launches::blocks_for(ceil_divide(n, rows));
-        const u64 most = SelectionWork::BLOCKS / rows;
-        return of_row < most ? of_row : most < 1 ? 1 : most;
+        return blocks_up_to(std::max<u64>(SelectionWork::BLOCKS / rows, 1), ceil_divide(n, rows));
     }
 
     // Of units that were taken by an earlier selection nothing is left for the next one.
@@ -320,7 +314,7 @@ private:
         launches_.launch(USE_THRESHOLD, 1, 1, work_.searches, static_cast<i64>(units_));
     }
 
-    Launches& launches_;
+    Launches launches_;
     const u64 units_, width_, parts_;
     const SelectionWork work_;
     const i64* order_ = nullptr;

@@ -75,6 +75,17 @@ inline void __nanosleep(unsigned) {
     emulator_pause();
 }
 
+// As templates/cuda/zenc_cuda/platform.h has them for a GPU.
+inline __attribute__((always_inline)) void set_bits(unsigned long long* word, unsigned long long bits) {
+    atomicOr(word, bits);
+}
+inline __attribute__((always_inline)) void keep_bits(unsigned long long* word, unsigned long long bits) {
+    atomicAnd(word, bits);
+}
+inline void ring(unsigned long long* bell, unsigned long long rung) {
+    __atomic_store_n(bell, rung, __ATOMIC_RELEASE);
+}
+
 template <class T>
 T __ldg(const T* p) {
     return *p;

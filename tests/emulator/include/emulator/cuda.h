@@ -19,5 +19,6 @@
 #include "emulator/engine.h"
 #include "emulator/intrinsics.h"
 #include "emulator/kernel.h"
+#include "emulator/shared.h"
 #include "emulator/vectors.h"
 #include "emulator/warp.h"

@@ -1,0 +1,110 @@
+"""All-reduces on unequal clusters: synthesized schemes beside the best shipped ones and gloo's, on hosts of the lab.
+
+    python -m benchmarks.clusters [--only torus] [--rounds 3] [--json benchmarks/results/clusters.json]
+
+Clusters are those of ``benchmarks/lab/clusters.zen``, a network namespace for each host and switch, links shaped to
+their bandwidths: slow enough that two cores are not what is measured. ``bound``: the seconds of the bytes of a dense
+tensor at the bound of the cluster, and of headers. ``tuned`` is the best scheme of ``zenc tune`` but for trees, as
+predicted for the cluster and the gradient. All take turns. ``cores``: the share of all cores that ranks used.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import zenc
+from benchmarks.lab.__main__ import run
+from benchmarks.lab.options import carry_out
+from benchmarks.lab.settings import Settings, Workload
+from benchmarks.lab.workloads import KINDS, units_of
+from benchmarks.pages import LEFT, RESULTS, RIGHT, ROOT, Part, new_parser, table
+from zenc.gradients.profile_fit import from_gradients
+from zenc.synthesize.synthesis import synthesize
+from zenc.topology.load import load_topology
+
+FILE = "benchmarks/lab/clusters.zen"
+CLUSTERS = ("one_switch", "slow_host", "two_racks", "broken_ring", "torus")
+DENSE = Workload("dense", 125_000, 64, 1.0, 0.0)
+LOADS = {"dense": (DENSE, 8, 96), "2 %": (KINDS["rows"], 4, 16)}
+"""Gradient -> its workload, and the least and the most chunks of trees: each takes processor time."""
+SHIPPED = {"dense": ("dense_ring",), "2 %": ("balanced", "holders")}
+GLOO = {"dense": "torch-dense", "2 %": "torch-coo"}
+OURS, TUNED = "synthesized", "tuned"
+PAYLOAD = 1448 / 1514
+"""The share of a full packet that is not of Ethernet's, IP's and TCP's headers."""
+MARKS = "<!-- clusters of the lab: written by benchmarks/clusters.py -->", "<!-- end of clusters of the lab -->"
+PART = Part(ROOT / "benchmarks" / "reports" / "bounds.md", *MARKS, RESULTS / "clusters.json")
+
+
+def rows_of(cluster: str, load: str, rounds: int) -> list[dict[str, Any]]:
+    """Return a row for each way to sum."""
+    (workload, least, most), topology = LOADS[load], load_topology(f"{FILE}:{cluster}")
+    found = synthesize(topology, 4.0 * workload.units * workload.width)
+    found = replace(found, chunks=min(max(found.chunks, least), most))
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, f"{name}.zen") for name in (OURS, TUNED)]
+        files[0].write_text(found.text())
+        tuned = tuned_for(workload, topology.size, cluster)
+        files[1].write_text(tuned.draft.text(TUNED))
+        peers = (*map(str, files), *SHIPPED[load], GLOO[load])
+        settings = Settings(topology.size, "", 70_000, "2mb", workload, peers, peers[0], rounds, rounds, 1, 1,
+                            f"{FILE}:{cluster}")  # fmt: skip
+        report = run(settings, 1200.0)
+    bound = found.least / PAYLOAD if load == "dense" else None
+    rows = []
+    for peer, row in report.rows.items():
+        ms = {name: round(getattr(row.seconds, name) * 1e3, 1) for name in ("low", "median", "high")}
+        times = {"ms": ms, "ratio": round(row.ratio.median, 3), "cores": round(row.processor, 2)}
+        rows.append({"cluster": cluster, "load": load, "ranks": topology.size, "peer": Path(peer).stem, **times})
+        rows[-1] |= {"bound": bound and round(bound * 1e3, 1)} if peer == peers[0] else {}
+        rows[-1] |= {"scheme": tuned.draft.label} if peer == peers[1] else {}
+    return rows
+
+
+def tuned_for(workload: Workload, size: int, cluster: str) -> Any:
+    """Return the best result of a search that is not of trees."""
+    profile = from_gradients(units_of(workload, size, 1))
+    best = zenc.tune(profile, topology=f"{FILE}:{cluster}", device="cpu").best
+    return next(each for each in best if not each.draft.label.startswith("trees"))
+
+
+def shown(rows: list[dict[str, Any]]) -> str:
+    """Return the table of all clusters and gradients."""
+    heads = ("cluster", "hosts", "gradient", "bound, ms", "synthesized, ms", "best shipped, ms", "times as fast",
+             "gloo, ms", "times as fast")  # fmt: skip
+    cells = []
+    for cluster, load in dict.fromkeys((row["cluster"], row["load"]) for row in rows):
+        of = {row["peer"]: row for row in rows if (row["cluster"], row["load"]) == (cluster, load)}
+        ours, gloo = of[OURS], of[GLOO[load]]
+        name = min((peer for peer in of if peer not in (OURS, GLOO[load])), key=lambda peer: of[peer]["ratio"])
+        label = of[name].get("scheme", name)
+        bound = "" if ours["bound"] is None else f"{ours['bound']:,.0f}"
+        cells.append((f"`{cluster}`", str(ours["ranks"]), load, bound, f"{ours['ms']['median']:,.0f}",
+                      f"{of[name]['ms']['median']:,.0f}, `{label}`", f"{of[name]['ratio']:.2f}",
+                      f"{gloo['ms']['median']:,.0f}", f"{gloo['ratio']:.2f}"))  # fmt: skip
+    return table(heads, (LEFT, RIGHT, LEFT, *[RIGHT] * 6), cells)
+
+
+def measured(only: list[str], rounds: int, file: Path | None) -> str:
+    """Return the table of what was measured; with a ``file`` it is kept there, beside clusters left out now."""
+    kept = PART.kept()["rows"] if file and PART.results and PART.results.exists() else []
+    fresh = [row for cluster in only for load in LOADS for row in rows_of(cluster, load, rounds)]
+    rows = [row for row in kept if row["cluster"] not in only] + fresh
+    rows.sort(key=lambda row: CLUSTERS.index(row["cluster"]))
+    return PART.keep(file, {"rounds": rounds, "rows": rows}, shown(rows))
+
+
+def main() -> None:
+    parser = new_parser(__doc__)
+    parser.add_argument("--only", nargs="+", choices=CLUSTERS, default=list(CLUSTERS), metavar="CLUSTER")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    carry_out(lambda: measured(options.only, options.rounds, options.json))
+
+
+if __name__ == "__main__":
+    main()

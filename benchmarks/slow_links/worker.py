@@ -1,0 +1,65 @@
+"""A rank that trains by one way: python -m benchmarks.slow_links.worker WAY TEXT SEED GOAL SECONDS STEPS.
+
+TEXT is a file of the text. The clock stands still while rank 0 looks at held-out text. Rank 0 prints
+``{"points": Point*, "processor": seconds a step}``.
+
+Point = seconds  steps  bytes  bits             # so far; of the slowest rank, of the busiest; a character, of rank 0
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from benchmarks.convergence.characters import SIZES, Text, batches, loss_of, new_model, windows
+from benchmarks.lab.worker import interface_bytes
+from benchmarks.slow_links.ways import BY_NAME, prepared
+
+HELD_OUT = 4096
+
+
+def bits(model: nn.Module, of: Text) -> float:
+    """Return the bits a character on held-out text, the same in all runs."""
+    batch = windows(of.held_out, HELD_OUT, SIZES.context, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return float(loss_of(model, batch)) / math.log(2)
+
+
+def train(name: str, of: Text, seed: int, goal: float, seconds: float, steps: int) -> None:
+    """Train until rank 0 has the ``goal`` in bits, ``seconds`` have passed, or all ``steps`` are made."""
+    way, rank, model = BY_NAME[name], dist.get_rank(), new_model(SIZES, seed)
+    trained, optimizer = prepared(way, model)
+    drawn, spent, processor, made = batches(seed, rank), 0.0, 0.0, 0
+    points, found = [(0.0, 0, 0, bits(model, of))], torch.zeros(3, dtype=torch.float64)
+    before = max(interface_bytes() or (0,))
+    while points[-1][3] > goal and points[-1][0] < seconds and made < steps:
+        dist.barrier()
+        start, busy = time.monotonic(), time.process_time()
+        for _ in range(way.every):
+            optimizer.zero_grad()
+            torch.autograd.backward(loss_of(trained, windows(of.train, SIZES.batch, SIZES.context, drawn)))
+            optimizer.step()
+        spent, processor, made = (
+            spent + time.monotonic() - start,
+            processor + time.process_time() - busy,
+            made + way.every,
+        )
+        found[:] = torch.tensor([spent, max(interface_bytes() or (0,)) - before, bits(model, of) if rank == 0 else 0.0])
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        points.append((float(found[0]), made, int(found[1]), float(found[2])))
+    if rank == 0:
+        print(json.dumps({"points": points, "processor": processor / made}), flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    name, file, *given = sys.argv[1:]
+    train(name, Text(*torch.load(file)), int(given[0]), float(given[1]), float(given[2]), int(given[3]))
+    dist.destroy_process_group()
