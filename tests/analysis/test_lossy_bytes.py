@@ -48,8 +48,8 @@ def test_what_is_predicted_is_sent(name: str) -> None:
     plan, of_ranks = plan_of_shipped(name), collectives(zenc.compile(name, ranks=RANKS), RANKS)
     units, rel = (20 * UNITS, 0.2) if name == "dgc" else (UNITS, 0.02)
     if plan.warmup:
-        kept = {"shape": [units], "step": plan.warmup.steps, "residual": torch.zeros(units)}
-        tensors = {"w": {**kept, "velocity": torch.zeros(units)}}
+        kept = {"shape": [units], "step": plan.warmup.steps, **{name: torch.zeros(units) for name in plan.kept}}
+        tensors = {"w": kept}
         for of in of_ranks:
             of.load_state_dict({**of.state_dict(), "tensors": tensors})
     run_all(of_ranks, [torch.randn(units, generator=torch.Generator().manual_seed(r)) for r in range(RANKS)], name="w")

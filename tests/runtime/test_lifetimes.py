@@ -226,7 +226,7 @@ def over_a_death(
     scheme: str,
     dying: int,
     shape: tuple[int, ...] = (UNITS,),
-    **params: int,
+    **params: float,
 ) -> Any:
     """Return sums in each group, residuals at its start and end, and the error of the call in which a rank died."""
     found: dict[str, Any] = {"sums": [], "kept": [], "counts": []}
@@ -311,6 +311,16 @@ def test_nothing_of_a_survivor_is_lost(groups: list[tuple[int, ...]]) -> None:
     before = sum(each["kept"][-1][0] for each in last)
     after = sum(each["kept"][-1][1] for each in last)
     assert torch.equal(torch.stack(last[0]["sums"][-1]).sum(0) + after, before + given)
+
+
+@pytest.mark.parametrize("groups", [FEWER, ANOTHER], ids=["fewer", "another"])
+def test_what_all_have_sent_is_that_of_those_that_are_there(groups: list[tuple[int, ...]]) -> None:
+    """After a rank has died results are again the sum of what each rank of the group has sent."""
+    found = lives(JOBS + "over_a_death", groups, scheme="ef21", dying=1, density=0.2)
+    last = [found[member] for member in groups[1]]
+    sums = [each["sums"][-1][-1] for each in last]
+    assert all(torch.equal(each, sums[0]) for each in sums) and sums[0].any()
+    assert torch.equal(sums[0], -sum(each["kept"][-1][1] for each in last))
 
 
 def test_all_ranks_go_on_in_one_basis_also_a_new_one() -> None:

@@ -325,7 +325,9 @@ def test_factors_of_rank_two_train(two):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(("scheme", "given"), [("signum", {"lr": 0.003}), ("loco", {}), ("fp8", {})])
+@pytest.mark.parametrize(
+    ("scheme", "given"), [("signum", {"lr": 0.003}), ("ef21", {"density": 0.1}), ("loco", {}), ("fp8", {})]
+)
 def test_losses_come_near_those_of_exact_sums(two, scheme, given):
     exact, found = (
         two.run(JOBS + "trained", scheme=of, steps=300, **to) for of, to in (("dense_ring", {}), (scheme, given))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.scheme.compression import UNBIASED, Dense, Momentum, Rounded
+from zenc.scheme.compression import UNBIASED, Dense, Momentum, Rounded, Shifted
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import Encoded
 
@@ -39,6 +39,10 @@ def _of_phase(phase: Phase, plan: Plan) -> Iterator[str]:
 def _kept(plan: Plan) -> str:
     if plan.feedback is None:
         return f"what that loses is kept nowhere{_in_the_mean(plan)}"
+    if isinstance(plan.feedback, Shifted):
+        return (
+            "gradients are less what their rank has sent so far, and the result is the sum of all that ranks have sent"
+        )
     told = "what that loses is added to the next gradient of the same name"
     return f"{told}, with momentum {plan.feedback.m:g}" if isinstance(plan.feedback, Momentum) else told
 

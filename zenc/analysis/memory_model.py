@@ -185,8 +185,8 @@ KEPT_BYTES = 4
 
 
 def kept_vectors(plan: Plan) -> int:
-    """Return the number of float32 vectors [elements] kept before and after a call, or 1 for an unkept rest."""
-    return 2 * sum(name != FACTOR for name in plan.kept) or plan.reworks
+    """Return the number of float32 vectors [elements] kept before and after a call, with 1 for a rest that is not."""
+    return 2 * sum(name != FACTOR for name in plan.kept) + (plan.reworks and "residual" not in plan.kept)
 
 
 class MemoryModel:

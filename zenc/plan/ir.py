@@ -57,7 +57,7 @@ from enum import Enum
 
 from zenc.errors import Span
 from zenc.language.schedule import Block
-from zenc.scheme.compression import Code, Feedback, Fixed, LowRank, Momentum, Remembering, Rounded, Selection, Warmup
+from zenc.scheme.compression import Code, Feedback, Fixed, LowRank, Remembering, Rounded, Selection, Warmup
 from zenc.scheme.model import Aggregation, Encoded, Format, Holders, Mapping, Partition, Unit
 
 
@@ -200,12 +200,11 @@ class Plan:
         """The vectors kept by name from call to call."""
         select = self.of(PhaseKind.PUSH)[0].select
         has = {
-            "residual": self.feedback is not None,
-            "velocity": isinstance(self.feedback, Momentum),
             "history": any(isinstance(one, Remembering) for one in select),
             FACTOR: any(isinstance(one, LowRank) for one in select),
         }
-        return tuple(name for name, is_kept in has.items() if is_kept)
+        own = self.feedback.vectors if self.feedback else ()
+        return *own, *(name for name, is_kept in has.items() if is_kept)
 
     @property
     def reworks(self) -> bool:

@@ -24,7 +24,7 @@ from zenc.runtime.gpu.capacity import FixedCapacity, Shares, capacity_of
 from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.process_groups import communicator_for
-from zenc.scheme.compression import Momentum
+from zenc.scheme.compression import Residual, Rounding
 
 log = logging.getLogger("zenc")
 UNKNOWN_TIMEOUT = 1800.0
@@ -130,9 +130,9 @@ def _ensure_sound(choosing: Choosing | None, may_lose: bool) -> None:
         message = f"'{choosing.name}' chooses among others, and {', '.join(lossy)} leaves out something of a gradient"
         help = "load it alone, choose among schemes that lose nothing, or list them in a rule of a strategy"
         raise BuildError(Diagnostic("no-compression", message, help=help))
-    momenta = {plan.feedback if isinstance(plan.feedback, Momentum) else None for plan in plans.values()}
-    if choosing and len(momenta) > 1:
-        message = f"'{choosing.name}' chooses among schemes of which some sum momentum, and others don't"
+    more = {None if isinstance(plan.feedback, Residual | Rounding) else plan.feedback for plan in plans.values()}
+    if choosing and len(more) > 1:
+        message = f"'{choosing.name}' chooses among schemes of which some keep more than residuals, and others don't"
         help = "choose among schemes with 'feedback: residual' and such that lose nothing"
         raise BuildError(Diagnostic("conflicting-candidates", message, help=help))
 

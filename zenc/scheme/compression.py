@@ -5,7 +5,7 @@
     Linear      = Random | Sketch | Probable | Heavy | LowRank        # a shorter dense tensor of coordinates of all
     Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
     Code        = Rounded | Integers | Float8 | RandomLevels | Sign | Vote | OneBit | Ternary | Fixed   # as bytes
-    Feedback    = Residual | Momentum | Rounding
+    Feedback    = Residual | Shifted | Momentum | Rounding
     Warmup      = Dense | Falling
 
 The three ideas do not know of each other. Numeric fields are the arguments in the language, in their order; their
@@ -316,6 +316,18 @@ UNBIASED = (RandomLevels, Ternary)
 class Residual:
     """Error feedback: losses of a call are added to the next gradient of the same name."""
 
+    vectors = ("residual",)
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """EF21's (NeurIPS 2021): a rank contributes what is new in its gradient beside all that its calls have sent.
+
+    The result is the sum of all that the calls of all ranks have sent, which each rank keeps.
+    """
+
+    vectors = ("shift", "sent")
+
 
 @dataclass(frozen=True, slots=True)
 class Momentum:
@@ -323,13 +335,18 @@ class Momentum:
 
     m: float = within(0.0, 1.0, default=0.9)
 
+    vectors = ("residual", "velocity")
+
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
     """Error feedback for the rounding of sums alone: the losses of 16-bit sums of gradients are kept as by Residual."""
 
+    vectors = ("residual",)
 
-Feedback: TypeAlias = Residual | Momentum | Rounding
+
+Feedback: TypeAlias = Residual | Shifted | Momentum | Rounding
+"""Keepers of losses; ``vectors`` are the names of what they keep of each value, as KeptVectors has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +395,12 @@ CODES: Mapping[str, type[Any]] = {
     "fp8": Float8,
     "vote": Vote,
 }
-FEEDBACKS: Mapping[str, type[Any]] = {"residual": Residual, "momentum": Momentum, "rounding": Rounding}
+FEEDBACKS: Mapping[str, type[Any]] = {
+    "residual": Residual,
+    "shifted": Shifted,
+    "momentum": Momentum,
+    "rounding": Rounding,
+}
 WARMUPS: Mapping[str, type[Any]] = {"dense": Dense, "falling": Falling}
 
 

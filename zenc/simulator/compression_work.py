@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.scheme.compression import CODES, ESTIMATORS, PROJECTIONS, SELECTIONS, Code, Fixed, Selection
+from zenc.scheme.compression import CODES, ESTIMATORS, PROJECTIONS, SELECTIONS, Code, Fixed, Selection, Shifted
 from zenc.scheme.compression_words import words_of
 from zenc.simulator.calibration import Calibration
 
@@ -60,7 +60,7 @@ def _word(code: Code) -> str:
 def contributing(plan: Plan) -> list[str]:
     """Return the work on a gradient before ``plan`` packs it, and on its residuals afterwards."""
     first = plan.of(PhaseKind.PUSH)[0]
-    found = [selecting(each) for each in first.select]
+    found = [*(selecting(each) for each in first.select), *[RESIDUAL] * 2 * isinstance(plan.feedback, Shifted)]
     if isinstance(first.code, Fixed):
         return [*found, QUANTISE]
     return found or [RESIDUAL] * plan.reworks

@@ -40,6 +40,8 @@ COMPOSED = {
         3,
     ),
     "votes": (coded("vote(16)", "owners", feedback="none"), 4),
+    "shifted": (coded("sign(16)", "owners", "imbalanced", "coo", "select: top(0.2) reselect: top(0.1)", "shifted"), 3),
+    "shifted, encoded": (coded("int(4, 8)", "one-shot", feedback="shifted"), 2),
     "fixed": (coded("fixed(8)", "hops", "balanced by permutation"), 3),
     "one adds": (coded("fixed(12)", "owners", format="auto"), 2),
     "range coder": (coded("fixed(8) by asc", "hops"), 3),

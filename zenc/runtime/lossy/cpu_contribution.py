@@ -90,7 +90,7 @@ class CpuContribution:
         state, gradient = self.state, self.gradient.data_ptr()
         if state is None:
             return gradient, 0, 0, 0
-        residual = _address(state.now.residual)
+        residual = _address(state.now.added)
         if momentum is None:
             return gradient, residual, 0, 0
         self.velocity = state.room("velocity")

@@ -92,7 +92,7 @@ class GpuContribution:
     def _everything(self) -> Contributed:
         self.undefined = True
         if self.leaves and self.state is not None:
-            self.before = self.state.now.residual
+            self.before = self.state.now.added
             norm = float(torch.linalg.vector_norm(self.gradient, dtype=torch.float64))
             return Contributed(norm**2, 0.0, True)
         open = self.kernels.selection(DTYPE_NAMES[self.gradient.dtype], *self.gradient.shape)
@@ -152,7 +152,7 @@ class GpuContribution:
         self, open: OpenSelection, momentum: float | None, out: torch.Tensor, bits: torch.Tensor | None = None
     ) -> None:
         state = self.state
-        residual = 0 if state is None or state.now.residual is None else state.now.residual.data_ptr()
+        residual = 0 if state is None or state.now.added is None else state.now.added.data_ptr()
         velocity = (0, 0.0, 0)
         if momentum is not None and state is not None:
             before = state.now.velocity

@@ -30,7 +30,7 @@ class Keeper:
         entry = self.store.entries.get(name)
         if entry is None or self.artifact.plan.feedback is None:
             raise no_residual(self.artifact.plan.scheme, name)
-        if (kept := entry.vectors.residual) is None:
+        if (kept := entry.vectors.added) is None:
             return torch.zeros(entry.shape, dtype=torch.float32, device="cpu")
         return kept.clone().view(entry.shape)
 

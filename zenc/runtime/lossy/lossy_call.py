@@ -3,8 +3,9 @@
     1. gradient + residual, of which the selection leaves the contribution: in the tensor, or in a shorter one
     2. ``fixed``: the contribution becomes multiples of a power of two, which all ranks agree on
     3. the plan's reduce of that, as of any tensor
-    4. the residual is committed if the sum is finite, which all ranks see alike, since they hold the same bits
-    5. for a mean, the sum is divided: on CPUs with 4. where it is still in segments, which are fewer values
+    4. under ``shifted`` that sum is of what is new, and is added to all that was sent
+    5. the residual is committed if the sum is finite, which all ranks see alike, since they hold the same bits
+    6. for a mean, the sum is divided: on CPUs with 5. where it is still in segments, which are fewer values
 
 Where losses of 16-bit gradients are kept, sums are made in float32: plain values travel as 16-bit ones by a code, whose
 loss its rank keeps; and each rank keeps the result's losses in its share of the units.
@@ -41,7 +42,7 @@ from zenc.runtime.lossy.low_rank import LowRankMap, low_rank_map
 from zenc.runtime.lossy.residual_store import FlatState, Pieces, ResidualStore
 from zenc.runtime.lossy.saved_state import first_push
 from zenc.runtime.lossy.supports import Draw, PartUnits, forget_drifted, warmed
-from zenc.scheme.compression import Fixed, LowRank, Momentum, Rounded, Selection
+from zenc.scheme.compression import Fixed, LowRank, Momentum, Rounded, Selection, Shifted
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends
 
@@ -73,7 +74,12 @@ class LossyScheme:
     @property
     def keeps(self) -> bool:
         """Return whether there are residuals."""
-        return self.plan.feedback is not None
+        return self.plan.feedback is not None and (self.shifts or not isinstance(self.plan.feedback, Shifted))
+
+    @property
+    def shifts(self) -> bool:
+        """Return whether ranks contribute what is new in their gradients: not where a rank is alone."""
+        return isinstance(self.plan.feedback, Shifted) and self.communicator.size > 1
 
     @property
     def remembers(self) -> bool:
@@ -128,7 +134,7 @@ class LossyCall:
         """Return the tensor to be summed by the plan, and its statistics: complete once the call has ended."""
         found = self._select()
         carrier = self.gradient if self.linear is None else self._short()
-        if self.rounding is not None:
+        if self.rounding is not None or self.scheme.shifts:
             carrier = carrier.float()
         if self.scheme.fixed is not None and self.scheme.communicator.size > 1:
             carrier = self._quantised(carrier, self.scheme.fixed)
@@ -141,7 +147,7 @@ class LossyCall:
             self.losses.residual = of_short if self.linear else self.total.view(-1)
         if self.scheme.cuts_by_size:
             self.losses.ends = self._ends(self.layout.units if self.linear is None else carrier.numel())
-        if carrier is self.gradient and not self.scheme.remembers:
+        if carrier is self.gradient and not (self.scheme.remembers or self.scheme.shifts):
             self.losses.averages = self._ranks
         return carrier, found
 
@@ -152,10 +158,13 @@ class LossyCall:
     def _select(self) -> Contributed:
         """Leave the contribution in the gradient; for a linear selection everything in ``total``."""
         plan, draw = self.scheme.plan, self._draw()
-        state = self.state if self.scheme.keeps else None
+        shifts, state = self.scheme.shifts, self.state if self.scheme.keeps else None
+        if shifts:
+            self.state.room("shift").copy_(self.gradient.view(-1))
         momentum = plan.feedback.m if isinstance(plan.feedback, Momentum) else None
         kernels, linear = self.kernels, is_linear(self.selections)
-        floats = torch.empty_like(self.gradient, dtype=torch.float32) if state is None else state.room("residual")
+        empty = state is None or shifts
+        floats = torch.empty_like(self.gradient, dtype=torch.float32) if empty else state.room("residual")
         self.total = floats.view_as(self.gradient)
         work: CpuContribution | GpuContribution
         if isinstance(kernels, GpuCompression):
@@ -243,8 +252,9 @@ class LossyCall:
                 self.linear.keep(self.losses.residual, self.total)
         elif carried.data_ptr() != self.gradient.data_ptr():
             result = carried.view_as(self.gradient)
-        if result is not self.gradient:
-            self._round(result)
+        wide = result is not self.gradient or self.scheme.shifts
+        if wide:
+            self._round(self._sent(result) if self.scheme.shifts else result)
         looked = self.losses.finite
         finite = self._is_finite() if looked is None else looked
         if finite and self.scheme.remembers:
@@ -257,16 +267,23 @@ class LossyCall:
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
         averaged = looked is not None and self.losses.averages
-        if not averaged and self._ranks > 1 and result is self.gradient:
+        if not averaged and self._ranks > 1 and not wide:
             self.gradient.div_(self._ranks)
         if not finite:  # torch's kernels make NaNs of their own
             self.gradient.masked_fill_(self.gradient.isnan(), torch.nan)
         return finite
 
+    def _sent(self, change: torch.Tensor) -> torch.Tensor:
+        """Return all that was sent, with ``change`` [units, width]; what is left of the gradient is taken off it."""
+        sent, shift, before = self.state.room("sent"), self.state.room("shift"), self.state.now.sent
+        torch.sub(self.total.view(-1), shift, out=shift)
+        sent.copy_(change.view(-1))
+        return (sent if before is None else sent.add_(before)).view_as(self.gradient)
+
     def _round(self, result: torch.Tensor) -> None:
         """Write the gradient: the sum ``result`` [units, width] float32, or its mean; keep a share of its loss."""
         self.gradient.copy_(result / self._ranks if self._ranks > 1 else result)
-        if self.scheme.keeps:
+        if self.scheme.keeps and not self.scheme.shifts:
             rank, size = self.scheme.communicator.rank, self.scheme.communicator.size
             mine = slice(*(result.numel() * each // size for each in (rank, rank + 1)))
             told = self.gradient.view(-1)[mine].float() * self._ranks

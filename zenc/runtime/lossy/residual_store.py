@@ -3,7 +3,7 @@
     ResidualStore = Entry*                                      # by name
     Entry         = shape  step  FlatState  place               # of its piece in the state
     FlatState     = NamedPiece+  now: KeptVectors  next: KeptVectors          # of a call: its pieces, one after another
-    KeptVectors   = residual  velocity? history? factors?       # float32 [elements]; of a piece, its factors
+    KeptVectors   = residual? velocity? shift? sent? history? factors?   # float32 [elements]; of a piece, its factors
     NamedPiece         = name  shape
 
 A call sums one tensor: one piece, or several that lie one after another in it, as the parameters in a bucket of DDP do.
@@ -83,15 +83,23 @@ def text_of(name: TensorName) -> str:
 class KeptVectors:
     """Vectors that are kept from call to call, float32 [elements]; None is zeros.
 
-    ``residual``: the losses so far. ``velocity``: DGC's momentum. ``history``: the running mean of the magnitudes of
-    results, by which probable units are found. ``factors``: of each piece both factors [any number of values] of its
-    last sums as a matrix of low rank, the same on all ranks.
+    ``residual``: the losses so far. ``velocity``: DGC's momentum. ``sent``: the sum of all that the calls of all ranks
+    have sent, the same on them; ``shift``: what this rank's have, times -1, so that both add up to 0 over the ranks.
+    ``history``: the running mean of the magnitudes of results, by which probable units are found. ``factors``: of each
+    piece both factors [any number of values] of its last sums as a matrix of low rank, the same on all ranks.
     """
 
     residual: torch.Tensor | None = None
     velocity: torch.Tensor | None = None
+    shift: torch.Tensor | None = None
+    sent: torch.Tensor | None = None
     history: torch.Tensor | None = None
     factors: tuple[torch.Tensor | None, ...] = ()
+
+    @property
+    def added(self) -> torch.Tensor | None:
+        """What is added [elements] to the next gradient."""
+        return self.residual if self.shift is None else self.shift
 
     @property
     def factor(self) -> torch.Tensor | None:
@@ -104,16 +112,16 @@ class KeptVectors:
 
     def part(self, first: int, count: int, place: int) -> KeptVectors:
         """Return views of ``count`` elements from ``first`` on, and the factors of the piece at ``place``."""
-        residual, velocity, history = [None if each is None else each[first : first + count] for each in self.all]
-        return KeptVectors(residual, velocity, history, self.factors[place : place + 1])
+        vectors = [None if each is None else each[first : first + count] for each in self.all]
+        return KeptVectors(*vectors, factors=self.factors[place : place + 1])
 
     @property
     def all(self) -> tuple[torch.Tensor | None, ...]:
         """The vectors in the order of the fields; each [elements]."""
-        return self.residual, self.velocity, self.history
+        return tuple([getattr(self, name) for name in VECTORS])
 
 
-VECTORS = tuple(KeptVectors.__slots__[:3])
+VECTORS = tuple(KeptVectors.__slots__[:-1])
 
 
 @dataclass(slots=True)

@@ -2,10 +2,10 @@
 
     state  = zenc_residuals: 1  feedback: str  ranks: int  rank: int | None  tensors: {name: tensor}
     tensor = shape: [int]  step: int  threshold: [number, int] | None  ends: [int]
-             residual velocity history: float32 | None   factor: float32            # both factors, where any are kept
+             residual velocity shift sent history: float32 | None   factor: float32  # both factors, where any are kept
 
 ``rank`` is None in a state that the ranks have made together: it holds the sums over them, of which each rank takes an
-equal share. The history of results is the same on all ranks, and is no sum; so are the ends of parts.
+equal share. The history of results and ``sent`` are the same on all ranks, and so are the ends of parts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zenc.runtime.group.host_collectives import gather, summed
 from zenc.runtime.lossy.residual_store import VECTORS, Entry, KeptVectors, ResidualStore, Shape, Threshold
 from zenc.wire.cuts import Ends
 
-SUMMED = ("residual", "velocity")
+SUMMED = ("residual", "velocity", "shift")
 MOST_EXTENTS = 64
 """Most dimensions of a tensor, as in torch."""
 

@@ -140,7 +140,7 @@ def forget_drifted(selections: Sequence[Selection], state: FlatState, gradient: 
         return
     step = -(-len(gradient) // SAMPLED_UNITS)
     of, kept = gradient[::step].float(), state.now
-    for vector, factor in ((kept.velocity, m), (kept.residual, 1.0)):
+    for vector, factor in ((kept.velocity, m), (kept.added, 1.0)):
         of = of if vector is None else of + vector.view_as(gradient)[::step] * factor
     magnitudes = of.abs().amax(dim=1).view(torch.int32)
     wanted = min(each.density for each in selections if isinstance(each, Top)) * len(magnitudes)

@@ -5,6 +5,7 @@
     2. a call that some ranks have ended, and others not, is undone where it has ended
     3. the first rank with a state gives all ranks the common part: decisions, counts, the history of results
     4. each rank keeps its own part, residuals and velocities, which begins at zero on a rank without any
+    5. what all ranks have sent becomes the sum of what those that are there have
 
 The residuals of a rank that is gone are lost with it.
 """
@@ -21,7 +22,7 @@ import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.group.host_collectives import gather, given_by
+from zenc.runtime.group.host_collectives import gather, given_by, summed
 from zenc.runtime.lossy.residual_store import CallCount
 from zenc.runtime.lossy.saved_state import SUMMED
 from zenc.runtime.rebuilding.plain_data import packed, unpacked
@@ -148,6 +149,9 @@ def _emptied(entry: Mapping[str, Any]) -> dict[str, Any]:
 def _with_own(shared: Mapping[str, Any], own: Mapping[str, Any], communicator: Communicator) -> dict[str, Any]:
     known = own.get("tensors", {})
     tensors = {name: _own_entry(entry, known.get(name, {})) for name, entry in shared["tensors"].items()}
+    for entry in tensors.values():
+        if entry.get("sent") is not None:
+            entry["sent"] = -summed(communicator, entry["shift"])
     return {**shared, "rank": communicator.rank, "ranks": communicator.size, "tensors": tensors}
 
 
