@@ -33,7 +33,7 @@ def sent(rank: Collective) -> torch.Tensor:
 @pytest.mark.one_in(1)
 @pytest.mark.parametrize("kind", SHIFTED)
 def test_results_are_the_sum_of_what_ranks_have_sent(kind: str) -> None:
-    """Of each rank it is its gradient, less what it reports as left; gradients that stay the same come in whole."""
+    """A rank has sent its gradient, less what it reports as left; gradients that stay the same come in whole."""
     (text, size), turn = SHIFTED[kind], list(SHIFTED).index(kind)
     dtype, op = DTYPES[turn % 3], ("sum", "mean")[turn % 2]
     ranks, scale = collectives(zenc.compile_text(text, ranks=size), size), size if op == "mean" else 1

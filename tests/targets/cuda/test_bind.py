@@ -192,7 +192,7 @@ def test_what_is_not_there_is_told_with_what_is(on, cuda):
     (found,) = raised.value.diagnostics
     arch = Arch(*on)
     assert found.id == "wrong-arch"
-    assert found.message == f"there are no kernels for NVIDIA Test, which is {arch}, under a made_driver of CUDA {cuda}"
+    assert found.message == f"there are no kernels for NVIDIA Test, which is {arch}, under a driver of CUDA {cuda}"
     assert found.notes[0] == "the artifact has: sm_80 (CUDA 13), sm_86 (CUDA 13), sm_90 (CUDA 13)"
     assert f"--arch {arch}" in found.help and f"zenc[cuda{cuda}]" in found.help
 

@@ -98,7 +98,7 @@ class KeptVectors:
 
     @property
     def added(self) -> torch.Tensor | None:
-        """What is added [elements] to the next gradient."""
+        """The vector [elements] that is added to the next gradient."""
         return self.residual if self.shift is None else self.shift
 
     @property
