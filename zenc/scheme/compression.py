@@ -321,7 +321,7 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """EF21's (NeurIPS 2021): a rank contributes what is new in its gradient beside all that its calls have sent.
+    """EF21's (NeurIPS 2021): a rank contributes its gradient less all that its calls have sent.
 
     The result is the sum of all that the calls of all ranks have sent, which each rank keeps.
     """

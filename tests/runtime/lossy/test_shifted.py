@@ -1,4 +1,4 @@
-"""EF21: what is new is sent, results are the sum of all that was sent, and each rank's part of it is known."""
+"""EF21: ranks send changes, and results are the sum of all that was sent, and each rank's part of it is known."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     1. gradient + residual, of which the selection leaves the contribution: in the tensor, or in a shorter one
     2. ``fixed``: the contribution becomes multiples of a power of two, which all ranks agree on
     3. the plan's reduce of that, as of any tensor
-    4. under ``shifted`` that sum is of what is new, and is added to all that was sent
+    4. under ``shifted`` that sum is of changes, and is added to all that was sent
     5. the residual is committed if the sum is finite, which all ranks see alike, since they hold the same bits
     6. for a mean, the sum is divided: on CPUs with 5. where it is still in segments, which are fewer values
 
@@ -78,7 +78,7 @@ class LossyScheme:
 
     @property
     def shifts(self) -> bool:
-        """Return whether ranks contribute what is new in their gradients: not where a rank is alone."""
+        """Return whether ranks contribute the changes of their gradients: not where a rank is alone."""
         return isinstance(self.plan.feedback, Shifted) and self.communicator.size > 1
 
     @property
