@@ -274,7 +274,7 @@ class LossyCall:
         return finite
 
     def _sent(self, change: torch.Tensor) -> torch.Tensor:
-        """Return all that was sent, with ``change`` [units, width]; what is left of the gradient is taken off it."""
+        """Return all that was sent, with ``change`` [units, width], and begin the next shift."""
         sent, shift, before = self.state.room("sent"), self.state.room("shift"), self.state.now.sent
         torch.sub(self.total.view(-1), shift, out=shift)
         sent.copy_(change.view(-1))
