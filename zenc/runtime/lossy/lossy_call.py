@@ -163,8 +163,9 @@ class LossyCall:
             self.state.room("shift").copy_(self.gradient.view(-1))
         momentum = plan.feedback.m if isinstance(plan.feedback, Momentum) else None
         kernels, linear = self.kernels, is_linear(self.selections)
-        empty = state is None or shifts
-        floats = torch.empty_like(self.gradient, dtype=torch.float32) if empty else state.room("residual")
+        floats = (
+            torch.empty_like(self.gradient, dtype=torch.float32) if state is None or shifts else state.room("residual")
+        )
         self.total = floats.view_as(self.gradient)
         work: CpuContribution | GpuContribution
         if isinstance(kernels, GpuCompression):

@@ -112,8 +112,9 @@ class KeptVectors:
 
     def part(self, first: int, count: int, place: int) -> KeptVectors:
         """Return views of ``count`` elements from ``first`` on, and the factors of the piece at ``place``."""
-        vectors = [None if each is None else each[first : first + count] for each in self.all]
-        return KeptVectors(*vectors, factors=self.factors[place : place + 1])
+        cut = [None if each is None else each[first : first + count] for each in self.all]
+        residual, velocity, shift, sent, history = cut
+        return KeptVectors(residual, velocity, shift, sent, history, self.factors[place : place + 1])
 
     @property
     def all(self) -> tuple[torch.Tensor | None, ...]:
