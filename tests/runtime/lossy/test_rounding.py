@@ -13,6 +13,7 @@ from tests.support.shipped import LOSSY, plan_of_shipped
 from zenc.analysis.compression_text import sentences
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.lossy.lossy_collective import LossyCollective
+from zenc.scheme.compression import Shifted
 
 KEEPING = [name for name in LOSSY if plan_of_shipped(name).feedback is not None]
 SIXTEEN = (torch.bfloat16, torch.float16)
@@ -43,7 +44,12 @@ def unaccounted(ranks: list[Collective], dtype: torch.dtype, op: str, m: float) 
         assert all(torch.equal(found[0], other) for other in found)
         sums.append(found[0])
         total = found[0].double() * (len(ranks) if op == "mean" else 1)
-        due += sum((each.double() for each in (*given, *speeds)), -total)
+        if isinstance(ranks[0].artifact.plan.feedback, Shifted):  # ranks keep what they sent, not what they did not
+            sent = ranks[0].state_dict()["tensors"]["w"]["sent"].view(-1)
+            assert torch.equal(found[0], (sent / len(ranks) if op == "mean" else sent).to(dtype))
+            due = -sent.double()
+        else:
+            due += sum((each.double() for each in (*given, *speeds)), -total)
         greatest = max(greatest, *(float(each.abs().max()) for each in given))
     kept = torch.stack([rank.residual("w").double() for rank in ranks]).sum(dim=0)
     return float((due - kept).abs().max()) / greatest, sums
