@@ -1,6 +1,6 @@
 """Memory of a GPU that calls of the CUDA target take beside input and result, counted over the emulator.
 
-python -m tests.support.device_memory     prints the table that docs/reference/cuda.md takes rows of
+python -m tests.support.device_memory     prints the table
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from tests.untrusted.megabytes import MEGABYTE, TRICKS
 from tests.untrusted.readers import READERS, outcome
 
 MOST_WAIT = 120.0
+SECONDS, MEMORY = 0.4, 50_000_000
+"""Costs from which on a file has a row on the page."""
 KEPT_AT = ROOT / "tests" / "golden" / "untrusted.json"
 PAGE = ROOT / "docs" / "internals" / "security.md"
 _TABLE = re.compile(r"(?<=<!-- costs -->\n\n).*?(?=\n\n<!-- end of costs -->)", re.DOTALL)
@@ -86,10 +88,13 @@ def _memory(name: str) -> int:
 
 
 def with_table(page: str, found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page with a row for each file that took SECONDS or MEMORY, and a line about all others."""
     head = ["| trick | read as | kB | seconds | MB | comes to |", "| --- | --- | --: | --: | --: | --- |"]
     rows = [
         f"| {trick} | {of['kind']} | {of['bytes'] / 1e3:,.0f} | {of['seconds']:.2f} | {of['memory'] / 1e6:,.0f} | "
         f"{', '.join(id if id == 'read' else f'`{id}`' for id in of['outcome'].split(', '))} |"
         for trick, of in found.items()
+        if of["seconds"] >= SECONDS or of["memory"] >= MEMORY
     ]
-    return _TABLE.sub(lambda _: "\n".join([*head, *rows]), page)
+    rest = f"{len(found) - len(rows)} others take less than {SECONDS:g} s and {MEMORY / 1e6:,.0f} MB."
+    return _TABLE.sub(lambda _: "\n".join([*head, *rows, "", rest]), page)
