@@ -13,8 +13,6 @@ ask for it are skipped if ZENC_WITHOUT_NVRTC is set, and fail otherwise.
 Tests marked ``gpu`` run only where ``-m`` names the mark; without a GPU they are skipped then.
 """
 
-from __future__ import annotations
-
 import difflib
 import gc
 import os

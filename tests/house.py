@@ -5,8 +5,6 @@
 Lines are all lines of a file, words those between spaces; of what git knows, so that nothing built is counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """Public objects: arguments of a wrong type are named, texts of objects are a line, and numbers end where they say."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Rules of docstrings: a verb for a function and a noun for data, shapes of arrays, tables and examples as code."""
 
-from __future__ import annotations
-
 import ast
 import re
 import textwrap

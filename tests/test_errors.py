@@ -1,7 +1,5 @@
 """Errors and their words: several diagnostics, numbers that agree with nouns, and settings that mean nothing."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The direction of imports: a module imports only from its own layer and from those before it; data imports no pass."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

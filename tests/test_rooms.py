@@ -1,7 +1,5 @@
 """Folders and names of the package: rooms of a size that can be looked over, and no class name twice."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Crowded links earn a warning that says what to do; ports do not, nor does a link whose load no scheme can lower."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from itertools import product

@@ -1,7 +1,5 @@
 """Explanations of plans; ``tests/runtime/test_bytes.py`` shows that their bytes are exact."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Predicted bytes of lossy schemes, exact where sizes are fixed, else approximate and marked so; and of holders."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from fractions import Fraction
 

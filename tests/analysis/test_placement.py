@@ -1,7 +1,5 @@
 """Plans on topologies: memory, tiers and levels, and the time of a whole check."""
 
-from __future__ import annotations
-
 import json
 import time
 

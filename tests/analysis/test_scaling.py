@@ -1,7 +1,5 @@
 """Closed formulas match the papers, hold beyond the sizes they were fitted to, and are left out where they don't."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from fractions import Fraction
 

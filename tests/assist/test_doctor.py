@@ -1,7 +1,5 @@
 """The doctor finds faults of an installation, says what to do, and changes nothing else."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

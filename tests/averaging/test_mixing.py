@@ -1,7 +1,5 @@
 """Mixing matrices against plain matrices of fractions, and the periods that make the mean."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain, combinations

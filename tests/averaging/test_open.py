@@ -1,7 +1,5 @@
 """``zenc.open``: each kind of text by its name and as a text, with the verbs of its kind."""
 
-from __future__ import annotations
-
 import pytest
 
 import zenc

@@ -1,7 +1,5 @@
 """Averagings: the groups that divisions make, and errors in a text."""
 
-from __future__ import annotations
-
 import pytest
 
 from zenc.averaging.model import division_text

@@ -1,7 +1,5 @@
 """Convergence, strategies and reproduced figures: ranks as processes do, fits and costs of papers, pages of JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The decision tree of Espresso: as many options as the paper counts, each of them sensible."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.strategies.decision_tree import Action, Among, Held, Option, Task, Tree

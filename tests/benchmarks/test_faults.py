@@ -1,7 +1,5 @@
 """The lab's faults: what impairments do to packets, one trial of each kind, how trials are judged, and their table."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

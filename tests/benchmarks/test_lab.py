@@ -1,7 +1,5 @@
 """``benchmarks/lab``, its suites and judged plans: bounds, errors found, points; times are not tested."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

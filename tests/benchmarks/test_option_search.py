@@ -1,7 +1,5 @@
 """Espresso's algorithms against brute force, and against compressing nothing or everything."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Pages have the tables and figures that programs make of result files, and say what the files say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The cost model against the lab: ratios between schemes, by which it chooses one; tables of GPUs."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Programs of ``benchmarks`` without tests of their own run, and the files they name exist."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

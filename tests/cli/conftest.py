@@ -1,7 +1,5 @@
 """The program as a user runs it, in a process of its own: a fork that spares the imports, or the real one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

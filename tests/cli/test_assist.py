@@ -1,7 +1,5 @@
 """``zenc new`` and ``zenc help``, and rules that all verbs follow."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Averagings on the command line."""
 
-from __future__ import annotations
-
 import json
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """``zenc calibrate``, as a user runs it on one machine."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """``zenc draw``, ``--plot`` and ``zenc fmt``: files and formats, which change, and where matplotlib is missing."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Exit statuses and streams of failing commands."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

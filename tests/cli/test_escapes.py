@@ -1,7 +1,5 @@
 """Terminal escapes in texts of users are never printed; any file ends the program with 0 or 1 and a reason."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

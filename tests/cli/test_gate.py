@@ -1,7 +1,5 @@
 """Verbs agree with ``zenc check`` on a scheme and a topology."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

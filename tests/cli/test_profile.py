@@ -1,7 +1,5 @@
 """``zenc profile`` and ``zenc lab``: profiles shown and drawn, and ranks on hosts of this machine."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

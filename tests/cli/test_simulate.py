@@ -1,7 +1,5 @@
 """``zenc simulate``, as a user runs it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import xml.etree.ElementTree as ElementTree

@@ -1,7 +1,5 @@
 """Strategies, averagings and plans of others on the command line: proved, compiled, explained and drawn."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """``zenc topo`` and ``synthesize``, and verbs for a scheme on a cluster, as a user runs them."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``zenc tune`` and ``zenc advise``, as a user runs them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

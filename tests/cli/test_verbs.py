@@ -1,7 +1,5 @@
 """Output of successful verbs, in words and as JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

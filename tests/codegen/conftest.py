@@ -1,7 +1,5 @@
 """Artifacts on disk."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -7,8 +7,6 @@ sequences are those of 4 ranks, and of 16 where a scheme is not for 4. A differe
 once. Static headers are not generated: `git diff` shows them.
 """
 
-from __future__ import annotations
-
 import difflib
 import io
 import json

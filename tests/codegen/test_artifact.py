@@ -1,7 +1,5 @@
 """Artifacts are data: a saved one loads equal, a failed save leaves the old one, and any change is refused by name."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The cache directory: permissions, checks of its entries, and failures."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

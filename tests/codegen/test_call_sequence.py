@@ -1,7 +1,5 @@
 """Call sequences as they were, and templates that use their inputs and no more; headers of ``zenc.wire``."""
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import difflib

@@ -1,7 +1,5 @@
 """Kernels for GPUs are compiled without a GPU, once per node, by the compiler found; here they have one line."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """Building kernels for the host: announced, timed, kept, and refused by name; entry points with types of C++."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import logging

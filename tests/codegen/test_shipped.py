@@ -1,7 +1,5 @@
 """Kernels that came with zenc are found by what they were compiled from; others are compiled ahead by workers."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

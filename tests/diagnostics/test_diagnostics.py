@@ -3,8 +3,6 @@ They are in the directory ``diagnostics``. The first line of a bad file is ``# e
 Diagnostics of the proof are tried with 1 to 16 ranks.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

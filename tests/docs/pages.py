@@ -13,8 +13,6 @@ have named. Lines of shell blocks that start with ``zenc`` or ``torchrun`` run i
 an example is its README; the files beside it are in that folder, too.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 ``tests/docs/test_snippets.py`` runs each of them by the very command in its first line, which takes longer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

@@ -1,7 +1,5 @@
 """The pages about kernels and schemes have each of them, with modules, arguments, reads, writes, and pictures."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping

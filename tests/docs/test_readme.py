@@ -1,7 +1,5 @@
 """The README against the program's commands and the measured numbers."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

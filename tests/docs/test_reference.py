@@ -1,7 +1,5 @@
 """Pages of the reference that are held to the code: the command line, environment variables, Python."""
 
-from __future__ import annotations
-
 import ast
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """Code and commands in the manual run, and print the output that the manual shows."""
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import io

@@ -1,7 +1,5 @@
 """Drawings of more than 16 ranks are matrices: every pair that a move joins has its mark, at its place."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Drawings are well-formed, show every move once, stay on the paper, and take no text unescaped."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Drawings of topologies show every node and every link, on the paper, without covering each other."""
 
-from __future__ import annotations
-
 import itertools
 import xml.etree.ElementTree as ElementTree
 from collections import Counter

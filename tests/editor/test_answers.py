@@ -1,7 +1,5 @@
 """Answers of the language server, without a session."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

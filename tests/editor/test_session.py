@@ -1,7 +1,5 @@
 """A session with ``zenc lsp`` over its standard input and output, as an editor has it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

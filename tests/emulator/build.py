@@ -1,7 +1,5 @@
 """Compiling the emulator, and kernels for it: once for each content (see ``tests.support.kept``)."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache

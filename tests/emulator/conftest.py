@@ -1,7 +1,5 @@
 """The emulator's libraries, and ranks that call them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

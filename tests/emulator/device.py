@@ -4,8 +4,6 @@ device = Device(render(Contiguous, "cuda"))
 device.launch("zenc_scan", grid=(4, 1), arguments=[numbers, len(numbers), work])
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Mapping, Sequence

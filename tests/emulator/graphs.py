@@ -3,8 +3,6 @@
 The calls are those of CUDA's driver, so that tests can hold the emulator's and NVIDIA's to the same.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -8,8 +8,6 @@
 Arguments are integers (64 bits), arrays and other ctypes objects; handles are integers.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable, Sequence

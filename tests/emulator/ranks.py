@@ -1,7 +1,5 @@
 """Ranks of one communicator, each on a thread of its own."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ A Python of its own loads the sanitizer before anything else, and runs pytest; `
 compile for it.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 ``pytest -m gpu`` asks CUDA's own driver, but for what it has not documented, or would not survive.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The stand-in for CUDA's driver: order on streams, errors, failures on demand."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 

@@ -1,7 +1,5 @@
 """The stand-in for NCCL names the ranks of messages that do not match, and of those that wait in a circle."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable

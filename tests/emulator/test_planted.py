@@ -1,7 +1,5 @@
 """Faults planted in kernels are found, each by the tool that is for it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Whole calls of the CUDA target under sanitizers give the bits of the CPU target."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The examples: a kernel on the emulator, the recommender under DDP, and the scheme for unequal machines."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """``python -m tests.faults``: play seeds, or one again with all that happens in it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

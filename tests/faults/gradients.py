@@ -1,7 +1,5 @@
 """Gradients of the simulated calls, small whole numbers, whose sums are exact in any order."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import torch

@@ -1,7 +1,5 @@
 """The hunt: many seeds played, with the promises that they broke."""
 
-from __future__ import annotations
-
 import gc
 import math
 import time

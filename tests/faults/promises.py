@@ -3,8 +3,6 @@
 Each returns a line about what breaks it, or nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator

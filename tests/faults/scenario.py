@@ -5,8 +5,6 @@ Fault    = kind  rank  at: operations of that rank before it  ...
 Change   = of one rank: its calls in another order, one less, one of another shape or operation, another scheme
 """
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass, replace

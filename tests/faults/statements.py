@@ -3,8 +3,6 @@
 ``python -m tests.faults.statements`` plays all of them, and writes the table.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """Runs with faults in the simulator: thousands break no promise, nor does the compiled hub; planted bugs are found."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

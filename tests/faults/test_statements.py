@@ -1,7 +1,5 @@
 """Faults before statements, of ranks and of emulated GPUs: tables of all schemes, and points of some again."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kernels on numpy arrays, launched one by one by CUDA's driver, as in ``tests/emulator/device.py``."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any

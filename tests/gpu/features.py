@@ -8,8 +8,6 @@ the same numbers but for rounding where PyTorch computes as well. It prints each
 after one that fails.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import traceback

@@ -7,8 +7,6 @@ Ends well if a graph of two calls gives, replay after replay, the bits of the sa
 it was captured, and if a rank whose peers do not replay is told so at the deadline, while the graph lives.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -4,8 +4,6 @@
 the tests themselves are right.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ that overlap are one range on the device, and every range keeps its place within
 host is aligned there, and no better.
 """
 
-from __future__ import annotations
-
 import bisect
 import ctypes
 from collections.abc import Iterable, Sequence

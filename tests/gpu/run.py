@@ -6,8 +6,6 @@ Needs what zenc and its tests import. What a machine without a registry lacks of
 which ``make gpu-packages`` fills where there is one; the folder is not tracked, and has no PyTorch.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Whole calls of several ranks that share a GPU: bits and counts are those of the CPU target."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """CuPy on a GPU: its arrays are summed where they lie, and it launches one of zenc's kernels."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """DDP with zenc in separate processes: over gloo on the CPU, and over real NCCL on a GPU that they share."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

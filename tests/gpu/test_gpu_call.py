@@ -1,7 +1,5 @@
 """The benchmark of whole calls, on a GPU of the emulator: its replays and counts. Times there mean nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """Tests for a GPU on a machine without one: they skip with a reason, and pass on a GPU of the emulator."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Kernels on a GPU under compute-sanitizer: a small selection of their tests again, for each of its tools."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

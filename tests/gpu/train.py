@@ -8,8 +8,6 @@ sums on the CPU. Dense gradients go in many small buckets, so that DDP's own mes
 share a GPU where NCCL lets them: 2.30.3 or later, with NCCL_MULTI_RANK_GPU_ENABLE=1.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Profiles: figures derived from them, against each other and against drawn gradients."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

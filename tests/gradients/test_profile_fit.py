@@ -1,7 +1,5 @@
 """Profiles of recorded gradients: as dense, overlapping and skewed as counted, also of a sample of the units."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Profiles from a few numbers, against the formulas of their models and drawn gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

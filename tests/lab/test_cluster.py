@@ -1,7 +1,5 @@
 """Namespaces of the hosts have the requested shape, and are gone when the lab ends, for root and for users."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

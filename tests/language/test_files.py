@@ -1,7 +1,5 @@
 """Files and their imports, and the syntax trees of all shipped ones."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass

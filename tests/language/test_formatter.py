@@ -1,7 +1,5 @@
 """The formatter changes no meaning, and nothing of its own output."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Texts that parse, and messages about those that do not."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

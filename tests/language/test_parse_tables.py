@@ -1,7 +1,5 @@
 """The tables are those of the grammar, and parsing by them gives lark's trees."""
 
-from __future__ import annotations
-
 import re
 import time
 import tracemalloc

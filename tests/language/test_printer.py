@@ -1,7 +1,5 @@
 """Canonical text parses back to its tree; any text parses to a program or raises a ZencError."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

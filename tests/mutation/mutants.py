@@ -9,8 +9,6 @@ docstrings, assertions, imports, and code for type checkers; so is the inside of
 before 3.12 knows.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 import re

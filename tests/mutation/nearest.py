@@ -5,8 +5,6 @@ functions count. Of tests that are as far, those in a folder of the same name, o
 come first. C++ has no such graph: there the distance follows from words that the file and the test's text share.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ nothing that can be observed are listed in ``equivalent.json``, each with the re
 counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Mutants of the mutation check: what it breaks, and that it breaks nothing else."""
 
-from __future__ import annotations
-
 import ast
 import json
 import random

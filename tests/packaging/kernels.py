@@ -3,8 +3,6 @@
 ``zenc.codegen.build.shipped`` reads the files. The same NVRTC and the same liblzma write the same bytes again.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import os

@@ -5,8 +5,6 @@
 takes these wheels and no others. They are those that pip chooses on this platform for each Python that zenc supports.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

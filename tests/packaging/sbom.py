@@ -3,8 +3,6 @@
 SBOM = zenc component* dependency*      # of what zenc asks for at run time, all the way down, as it is installed here
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import uuid

@@ -1,7 +1,5 @@
 """Wheels by their hashes, the components of an installed zenc, and light modules that import no torch."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The announcement is proved like a push, and with it every unit is summed once for any holder sets and owners."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Evaluation for many ranks at once agrees with plain Python integers, rank by rank."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

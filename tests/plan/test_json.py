@@ -1,7 +1,5 @@
 """Plans as JSON: read back unchanged, and an ArtifactError for JSON that is no plan."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans of schemes: lowered, as golden JSON, and executed by a reader that knows docs/internals/plan.md alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

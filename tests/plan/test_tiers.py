@@ -1,7 +1,5 @@
 """Tiers in plans: places of ranks and parts, proofs, and errors."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

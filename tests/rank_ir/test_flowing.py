@@ -1,7 +1,5 @@
 """Flowing programs: whatever the ranks' speeds, all end, and with the sums of the programs that they are made of."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 

@@ -4,8 +4,6 @@ Exact bytes, memory, counts of contributors and kernels are computed with arrays
 are folds over rank programs. Bytes and counts are equal.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

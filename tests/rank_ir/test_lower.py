@@ -1,7 +1,5 @@
 """Rank programs do what the plan means: all ranks are played together, with trees of additions for values."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Plans of other synthesizers as files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

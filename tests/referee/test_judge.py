@@ -1,7 +1,5 @@
 """Verdicts on plans of other synthesizers: right ones, each kind of mistake in the terms of the file, damaged ones."""
 
-from __future__ import annotations
-
 import random
 import re
 from pathlib import Path

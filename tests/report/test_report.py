@@ -1,7 +1,5 @@
 """A report is one file that loads nothing, escapes users' texts, and shows the right numbers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Jobs of ranks in the tests of the run time; each takes the group first and returns what can be pickled."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Announced calls: index sets travel before values, and a wrong announcement costs time but never a wrong sum."""
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A scheme that chooses, on real ranks, and versions: the same on all, right sums, and notices about others."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """Bad tensors and messages give an error by name, never a wrong sum."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bytes counted by real calls are exactly those that ``zenc.analysis.exact_traffic`` predicts."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

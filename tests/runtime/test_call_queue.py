@@ -1,7 +1,5 @@
 """Calls run one at a time, in the order in which they were made, whoever waits for them."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The 18 combinations sum exactly: every rank count, unit, format, dtype and shape of input; ranks as threads."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The executor of CPUs: headers are read as written, resources held after a program, and rests of long messages."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """The run time on real gloo processes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.cases import COMBINATIONS, FORMATS, scheme_text

@@ -5,8 +5,6 @@ machine, and so that every order of adding them rounds differently. A difference
 ``pytest --update-golden`` writes the file anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Collectives on emulated GPUs: sums, counts and errors are those of the CPU, bit for bit."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

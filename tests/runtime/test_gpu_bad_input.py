@@ -1,7 +1,5 @@
 """Bad input around GPUs is an error of its rank, says what to do, and leaves nobody waiting."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

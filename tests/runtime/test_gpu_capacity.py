@@ -1,7 +1,5 @@
 """Capacity mode of collectives on emulated GPUs, and calls that graphs hold."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Push and pull as separate calls on emulated GPUs: bits and counts are those of the CPU's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

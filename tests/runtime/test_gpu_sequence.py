@@ -1,7 +1,5 @@
 """Call sequences of artifacts, and collectives on emulated GPUs that go on after a rank has died."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

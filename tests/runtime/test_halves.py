@@ -1,7 +1,5 @@
 """Push and pull as separate calls: owners get their part of the sum, and their results come to all ranks."""
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 
 import pytest

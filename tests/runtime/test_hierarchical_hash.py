@@ -1,7 +1,5 @@
 """Collectives balanced by hierarchical hashing: exact sums, equal to those of the permutation bit by bit."""
 
-from __future__ import annotations
-
 import itertools
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Balanced by holders: the right sums, for the least bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache

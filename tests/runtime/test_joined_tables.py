@@ -1,7 +1,5 @@
 """Several tables in one call, and formats chosen by seconds: bits of plain calls, and what counts bytes agrees."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache

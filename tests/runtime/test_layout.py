@@ -1,7 +1,5 @@
 """Layouts: tensors and arrays of other libraries become units, and results tensors again."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

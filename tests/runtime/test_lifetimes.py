@@ -1,7 +1,5 @@
 """Ends of groups and processes: resources left, exits after a failed call, forks, and groups that are rebuilt."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

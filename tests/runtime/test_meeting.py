@@ -1,7 +1,5 @@
 """The meeting of ranks, and connections on which nothing valid comes, or that end in the middle of a packet."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """Values that are integers, zero or not finite: exact sums, no unit is left out because of them, any NaN is one."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache, partial
 

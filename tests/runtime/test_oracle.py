@@ -5,8 +5,6 @@ of two sums if it is lossy (``sums.json`` has the others); a line a strategy or 
 ``pytest --update-golden`` writes the file anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence

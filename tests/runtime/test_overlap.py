@@ -1,7 +1,5 @@
 """Overlapping calls: bits, messages, order and errors are those of calls made one after another."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tiers whose outermost one has its own owners: sums, and bytes to the byte."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from math import prod

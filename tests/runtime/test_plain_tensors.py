@@ -1,7 +1,5 @@
 """Tensors that kernels can't take as they are, in every public entry; torch's modes change no bit."""
 
-from __future__ import annotations
-
 import ast
 import warnings
 from collections.abc import Callable, Iterator

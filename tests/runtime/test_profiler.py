@@ -1,7 +1,5 @@
 """Marks of a rank before a call: the units of the sample that its gradient holds, whatever its layout."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

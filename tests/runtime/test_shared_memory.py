@@ -3,8 +3,6 @@
 ``test_gloo`` and ``test_shipped`` compare bits of sums with the wire's for all combinations.
 """
 
-from __future__ import annotations
-
 import errno
 import gc
 import importlib

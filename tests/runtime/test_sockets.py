@@ -1,7 +1,5 @@
 """Messages over TCP connections of zenc's own: bytes, memory, waits, ends, and the making of connections."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import random

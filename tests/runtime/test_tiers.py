@@ -1,7 +1,5 @@
 """Schemes of tiers sum exactly: all numbers of ranks that tiers allow, formats on every boundary, dtypes, inputs."""
 
-from __future__ import annotations
-
 import itertools
 from functools import lru_cache
 from math import prod

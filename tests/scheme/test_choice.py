@@ -1,7 +1,5 @@
 """Schemes that choose among others: their meaning, and errors in them; the list of shipped schemes."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

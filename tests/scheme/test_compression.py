@@ -1,7 +1,5 @@
 """Selections and codes: words to data and back, errors in them, and their place in plans."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import MISSING

@@ -1,7 +1,5 @@
 """Meanings of schemes, and errors of those without one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from itertools import product

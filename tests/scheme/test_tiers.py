@@ -1,7 +1,5 @@
 """Tiers: names of their schemes, numbers of members, and options that all of them share."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

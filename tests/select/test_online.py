@@ -1,7 +1,5 @@
 """The times at which a choice is made and changed, on made-up regimes with calls of known times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from random import Random
 

@@ -1,7 +1,5 @@
 """The offline search for the best scheme: the scheme that it finds and writes is the one it predicted."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

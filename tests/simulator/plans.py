@@ -1,7 +1,5 @@
 """Plans of the schemes that come with zenc."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from tests.support.shipped import SHIPPED, plan_of_shipped

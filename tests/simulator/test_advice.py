@@ -1,7 +1,5 @@
 """Advice: whether zenc is worth it, against DDP and no communication."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

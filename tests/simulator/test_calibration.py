@@ -1,7 +1,5 @@
 """Calibrations in files, and the latency and fan-in of a network as ``zenc calibrate`` finds them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import accumulate, pairwise

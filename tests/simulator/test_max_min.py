@@ -1,7 +1,5 @@
 """Fair rates and theorems against their definitions, assumptions where nothing was measured, a thousand ranks."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

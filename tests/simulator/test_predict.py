@@ -1,7 +1,5 @@
 """Predictions of calls: bytes against those of gradients, and classes of like ranks against all ranks."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

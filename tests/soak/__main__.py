@@ -9,8 +9,6 @@ of the run, it rises beyond chance (Mann and Kendall, 3.3 sigma) and by more (Th
 median, which the report gives, or 1 MB, or a count of 1.5.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 SoakRound, place ─▶ ("loaded", None)  ("sum", None)*  ("done", Played)        "usage" ─▶ ("usage", usage)
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import random

@@ -1,7 +1,5 @@
 """Resources of a process, and the rule by which a series of them is flat."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import math

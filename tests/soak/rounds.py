@@ -4,8 +4,6 @@ SoakRound = members  scheme*  Summand*  window  way  Mishap?
 Summand   = scheme  units x width  dtype  dense?  op           Mishap = kind  member  after  seconds
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Soaking: rounds one after another, with lasting processes, and the rules that they must keep."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The soak: a few rounds with real processes, and the rule by which resources are flat."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

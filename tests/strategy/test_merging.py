@@ -1,7 +1,5 @@
 """Cuts into groups as good as brute force finds, the timeline of a step against a replay, and saved strategies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

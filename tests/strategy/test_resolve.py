@@ -1,7 +1,5 @@
 """Strategies: the rule of a tensor, names in rules, and errors in them."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 
 import pytest

@@ -1,7 +1,5 @@
 """Strategies of models: the file that a search writes means its prediction, and is lossless unless asked."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Artifacts on disk that were changed, by mistake or on purpose."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

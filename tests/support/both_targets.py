@@ -1,7 +1,5 @@
 """Calls on both targets: threads over gloo's stand-in, and threads over the emulator or a GPU."""
 
-from __future__ import annotations
-
 from tests.gpu.machine import Machine
 from tests.support.cases import DTYPES, dense_tensor, same_bits, sparse_tensor, with_one_nan
 from tests.support.emulated import Emulated, Result

@@ -1,7 +1,5 @@
 """Inputs, and the dense float64 sum that every result is compared with."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

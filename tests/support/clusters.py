@@ -1,7 +1,5 @@
 """Random texts of topologies, which parse but may mean nothing."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Texts and JSON with a few random changes, and words and marks of the language and of other programs."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 python -m tests.support.device_memory     prints the table
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Libraries of a few lines that pass for CUDA's driver and for NCCL, of any version."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -5,8 +5,6 @@ compiled
 as by ``tests.support.emulated``: unoptimised.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Predicted bytes against counted ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ It follows the words of ``zenc.plan.ir``. A contribution is its rank's number; a
 what was added, in order. Values are played as exact fractions too, so that the final numbers can be looked at.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,8 +4,6 @@ The judge plays MSCCL's XML with random integers, one for each chunk of each GPU
 from the graph of what waits for what, and looks for conflicting steps without a path between them in that graph.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import xml.etree.ElementTree as ET

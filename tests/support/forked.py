@@ -7,8 +7,6 @@
 Each process of pytest has a server, which has no threads and has initialised nothing.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import pkgutil

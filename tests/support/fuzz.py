@@ -5,8 +5,6 @@ own, by a new seed that its first lines give; ``ZENC_FUZZ_SEED=SEED`` tries the 
 how many are tried in the long run.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Callable

@@ -6,8 +6,6 @@ Each process is a member of some groups, and calls ``job(member, join, groups, *
 the group of that number, the world from then on. One that ``dies()`` returns nothing.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

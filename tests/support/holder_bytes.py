@@ -7,8 +7,6 @@ pull      the same, of whole parts
 A directory has a segment header, an index and 2 bytes an owner for each of its parts; pieces then have an index.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

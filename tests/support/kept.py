@@ -1,7 +1,5 @@
 """Compiled files for tests: once for each content, kept in the directory of pytest's cache."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

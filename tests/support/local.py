@@ -1,7 +1,5 @@
 """Ranks as threads of one process: the whole run time but for gloo, fast enough for property tests."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A group of ranks that are threads, with the methods that loading uses to gather data."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compiling kernels in another process."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls in which one packet is not what was sent, and what each rank makes of it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

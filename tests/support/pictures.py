@@ -2,8 +2,6 @@
 
 Meaning = texts, colour of data -> points of its shapes"""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter

@@ -1,7 +1,5 @@
 """Plans for tests, from texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from zenc.analysis.explanation import Explanation

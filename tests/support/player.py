@@ -1,7 +1,5 @@
 """A player of the programs of all ranks together, with trees of additions for values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from zenc.plan.ir import PhaseKind

@@ -3,8 +3,6 @@
 They parse. Some of the schemes mean something.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from hypothesis import strategies as st

@@ -3,8 +3,6 @@
 Usage = name registers spilled stack shared                     # bytes, but for registers
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

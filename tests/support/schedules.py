@@ -1,7 +1,5 @@
 """Random expressions, statements and schedules, and their texts."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import TypeAlias
 

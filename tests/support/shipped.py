@@ -1,7 +1,5 @@
 """The shipped schemes, and the numbers of ranks that each of them allows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 

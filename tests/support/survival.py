@@ -3,8 +3,6 @@
 For tests on random inputs, and for ``tests/fuzz``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Helpers of tests: faults are found, and inputs drawn again by their seed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -5,8 +5,6 @@ python -m tests.support.traffic     prints it; docs/internals/performance.md has
 Each kernel is counted as if a cache held everything that it loads again, and nothing of the kernel before it.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

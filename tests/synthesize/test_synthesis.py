@@ -1,7 +1,5 @@
 """Synthesized schemes: proved, near their bounds, exact sums of sparse gradients, and texts that can be read."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from pathlib import Path

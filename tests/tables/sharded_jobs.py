@@ -1,7 +1,5 @@
 """Jobs of ranks in the tests of the sharded optimizer; each takes the group first."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 from unittest import mock

@@ -1,7 +1,5 @@
 """FSDP2 with reduce-scatters of a scheme, and replicas averaged by changed rows."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

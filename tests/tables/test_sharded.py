@@ -1,7 +1,5 @@
 """The sharded optimizer trains bit for bit as the plain one, and holds states of owned rows alone, for any world."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The kernels of all mappings, with the seeds of shipped schemes, and numpy arrays as the kernels see them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

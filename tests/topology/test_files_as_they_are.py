@@ -1,7 +1,5 @@
 """Files of other programs as they are, and the shapes of builders: ranks, links, widths and levels."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Topology files of other programs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Importers on arbitrary bytes: damaged samples, and random structures."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

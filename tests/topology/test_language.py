@@ -1,7 +1,5 @@
 """Meanings of the texts of topologies."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

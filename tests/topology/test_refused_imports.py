@@ -1,7 +1,5 @@
 """Refusals of other programs' files: no topology, a danger, or too much."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -6,8 +6,6 @@ and the sum of what all ranks had kept. In the middle all but the first host sta
 in a step of the others.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """Jobs of ranks in the tests of the DDP seam; each takes the group first."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from typing import Any

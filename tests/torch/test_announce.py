@@ -1,7 +1,5 @@
 """Lookups that are announced when the forward pass ends give the tables of training without, to the bit."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Averagers on real gloo processes: means of groups, and of all after a period; one step on all ranks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The DDP seam on real gloo processes: results of DDP, dense gradients through schemes, and errors for its traps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

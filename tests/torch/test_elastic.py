@@ -1,7 +1,5 @@
 """Training under torch's elastic agents: a whole host dies, and the other one goes on from the checkpoint."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Lossy schemes under DDP, on real gloo processes: conservation, restarts, and refusals."""
 
-from __future__ import annotations
-
 import copy
 import io
 from typing import Any

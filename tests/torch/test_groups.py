@@ -1,7 +1,5 @@
 """Groups of buckets, searches on measured steps and offload to the host, without processes or a GPU."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Handles on real gloo processes: pickles, copies, lifetimes of models, and deadlines."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

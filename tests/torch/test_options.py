@@ -1,7 +1,5 @@
 """Options that change what a rank sends: a difference between ranks is one error on all of them, at the start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

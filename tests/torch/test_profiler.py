@@ -1,7 +1,5 @@
 """Profiles of a model in training change nothing, clipping agrees with that of torch; summaries of choices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

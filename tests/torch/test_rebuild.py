@@ -1,7 +1,5 @@
 """Handles that go on after a rank has died in a backward pass: among fewer ranks, and with a new one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

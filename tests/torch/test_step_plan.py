@@ -1,7 +1,5 @@
 """The plan of a step: for any buckets the hook makes the calls that deciding each step anew would make."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Strategies under DDP, on real gloo processes: rules, groups, searches, choices, states, and refusals."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables that share a call in DDP: it changes no bit, the log tells of it, and errors have names."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

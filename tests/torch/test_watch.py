@@ -1,7 +1,5 @@
 """Views of a handle on training on real gloo processes: numbers that add up, rows that nest, metrics that arrive."""
 
-from __future__ import annotations
-
 import json
 import logging
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows of the page "works with", and a job for each."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import pickle

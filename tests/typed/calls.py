@@ -1,7 +1,5 @@
 """Calls as users write them, for the type checker alone: ``mypy`` reads this folder, and nothing runs it."""
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel

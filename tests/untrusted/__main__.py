@@ -1,7 +1,5 @@
 """``python -m tests.untrusted``: costs of hostile files of a megabyte."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import asdict

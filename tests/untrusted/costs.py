@@ -1,7 +1,5 @@
 """Costs of reading a stranger's file: seconds of the processor and memory, in a separate process."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 import time

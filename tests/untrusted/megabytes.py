@@ -4,8 +4,6 @@ Trick    = kind make                # kind of READERS; make(folder): the file or
 TRICKS   = name -> Trick
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

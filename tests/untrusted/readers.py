@@ -4,8 +4,6 @@ Reader  = sample read        # sample(folder): a good file, or a folder; read(pa
 READERS = kind -> Reader
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

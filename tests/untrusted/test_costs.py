@@ -1,7 +1,5 @@
 """Costs of hostile files of a megabyte, and a package that never runs, unpickles or evaluates what it has read."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator

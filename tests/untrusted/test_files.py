@@ -1,7 +1,5 @@
 """Paths of devices, pipes and the like, read from and written to."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

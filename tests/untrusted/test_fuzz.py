@@ -1,7 +1,5 @@
 """Good files of every kind with deliberate changes: read, or refused by a diagnostic, and soon."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Losses are kept: programs are played with exact numbers and codes that are arbitrary functions; mutants are found."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace

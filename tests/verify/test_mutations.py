@@ -1,7 +1,5 @@
 """The verifier and an independent executor agree on schedules: right ones, and thousands of mutants."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Right schedules are proved, wrong ones give a counterexample at the user's line."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Proofs of the shipped schemes for every number of ranks they allow, and claims of their texts."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files and states of every release: read, or refused with their version and with how to make them anew."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

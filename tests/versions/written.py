@@ -3,8 +3,6 @@
 A release's folder is written once. Every later zenc reads what lies in it, or refuses it by name and says what to do:
 nobody can have files of an old release made anew. Those of 0.1 are of the code before decision 30, which had fewer."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

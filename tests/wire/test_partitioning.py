@@ -1,7 +1,5 @@
 """Slots, blocks and cuts of predictions are those of the kernels; parts are as even as docs/adr/0036-blocks.md says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from math import ceil, log, log2, sqrt

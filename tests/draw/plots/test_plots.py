@@ -1,7 +1,5 @@
 """Plots: readable numbers, everything on the paper, distinct colours, and a dark mode."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """A call of emulated GPUs with one fault of one rank before one of its statements."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

@@ -4,8 +4,6 @@
 hour of two processors. ``--scheme NAME`` plays one scheme, and writes its row anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

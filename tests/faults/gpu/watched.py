@@ -1,7 +1,5 @@
 """The interpreter of call tables, with a callback before each statement: ``watched.cpp``."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

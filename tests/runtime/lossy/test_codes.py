@@ -1,7 +1,5 @@
 """Codes on the wire: losses are in residuals, all ranks hold the same bits, and fixed points come back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Gradients are small integers, so that float32 adds them exactly and a mere selection has to agree bit for bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lossy calls of emulated GPUs: sums, residuals and bytes are those of CPUs, bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

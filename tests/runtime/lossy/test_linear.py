@@ -1,7 +1,5 @@
 """Linear selections and reused thresholds: nothing is lost that is not kept, and shares of units are those asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Matrices of low rank: losses are kept, the best approximation is found, and two calls are a step of PowerSGD."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Lossy calls as they are played: memory, the order that overlaps work with the wire, contributions of GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

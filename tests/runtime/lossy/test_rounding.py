@@ -1,7 +1,5 @@
 """Conservation in every dtype and scheme, and in the mean: gradients and residuals = sums and new residuals."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """States of residuals: a rank's or all ranks' go on bit for bit, and wrong ones are refused by name."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

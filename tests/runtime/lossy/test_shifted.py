@@ -1,7 +1,5 @@
 """EF21: ranks send changes, and results are the sum of all that was sent, and each rank's part of it is known."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The bytes of segments: written ones are read back, and nothing else is accepted."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels of compression against independent references in numpy."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

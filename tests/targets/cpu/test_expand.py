@@ -1,7 +1,5 @@
 """Expansion of segments to tensors, against numpy."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tables of hierarchical hashing: every unit in one place, by h0 alone, and parts as even as Theorem 2 says."""
 
-from __future__ import annotations
-
 import gc
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Owners among holders, and the kernels that use them, against numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

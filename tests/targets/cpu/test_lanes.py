@@ -1,7 +1,5 @@
 """Vector lanes compute the same bits as code without, and headers are clean under sanitizers, on any processor."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

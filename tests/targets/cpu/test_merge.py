@@ -1,7 +1,5 @@
 """Union and merge against adding rows one after the other in numpy, and sparsifying, which leaves out zeros alone."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 from itertools import product

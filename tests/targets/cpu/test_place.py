@@ -1,7 +1,5 @@
 """Placing of units and of dense rows, permutations with their inverses, and expansion back to tensors."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

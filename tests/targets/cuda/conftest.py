@@ -1,7 +1,5 @@
 """The kernels of all mappings, compiled once for all runs: on the emulator, and with ``-m gpu`` on a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path

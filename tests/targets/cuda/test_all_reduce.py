@@ -1,7 +1,5 @@
 """Call sequences over the emulator give the bits and counts of the CPU target."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

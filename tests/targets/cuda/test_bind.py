@@ -1,7 +1,5 @@
 """Binding of the two libraries, errors of a call, and headers that stand alone and compile without warnings."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

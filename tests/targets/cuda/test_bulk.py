@@ -4,8 +4,6 @@ Rows are shorter than a stage, a little longer, or several stages long; threads 
 emulator delivers copies at once, or when they are waited for.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Capacity mode: the sums of exact mode without waiting for the device, and exact mode where there is no room."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Bytes and verdicts of the CUDA kernels are those of the CPU's, bit for bit."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ No GPU is needed. A launcher passes words of 8 bytes, or structures of them (``z
 too few, too many, or in another order. Their number is compared with the compiled kernel's.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from concurrent.futures import ProcessPoolExecutor

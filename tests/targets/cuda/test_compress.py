@@ -1,7 +1,5 @@
 """Codes on emulated GPUs: bytes, meaning and losses are the CPU's, bit for bit."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 

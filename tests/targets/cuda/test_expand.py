@@ -3,8 +3,6 @@
 Each dtype has another order of threads.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

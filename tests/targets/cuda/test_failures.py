@@ -1,7 +1,5 @@
 """Calls that can't succeed end soon, on every rank, with an error that says why."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Fixed cost of a call on a GPU: work on the stream, waits, and tables of sequences, for any tensor."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import sys

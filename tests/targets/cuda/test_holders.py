@@ -1,7 +1,5 @@
 """Owners among holders, and the kernels that use them: the results of the CPU's kernels, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -3,8 +3,6 @@
 An H100 issues 24 warp instructions for 32 float32 while it reads these twice, so more than that is slower than memory.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections import Counter

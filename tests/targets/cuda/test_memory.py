@@ -1,7 +1,5 @@
 """Memory of a GPU that calls take beside input and result: bitmaps beyond the payload (docs/reference/cuda.md)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

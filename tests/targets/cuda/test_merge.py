@@ -1,7 +1,5 @@
 """Union, merge, filling up and leaving out: the bits of the CPU's kernels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

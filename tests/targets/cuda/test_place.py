@@ -1,7 +1,5 @@
 """Mark, rank and place: the bits of the CPU's kernels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Ranks, slots and sorting over many tiles, in grids that are smaller and larger than their number."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

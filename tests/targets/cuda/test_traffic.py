@@ -1,7 +1,5 @@
 """Bytes that the kernels of a call move: no kernel walks over the tensor, or its rows, in vain."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Iterator, Sequence
