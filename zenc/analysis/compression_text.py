@@ -31,6 +31,8 @@ def _of_phase(phase: Phase, plan: Plan) -> Iterator[str]:
         whose = "a rank contributes" if push else "the owner of a part hands on"
         what = "its gradient" if push and phase.tier.depth == 0 else "what it holds" if push else "the sum"
         yield f"{whose} {selection_text(phase.select)} of {what}{where}"
+    if phase.merge:
+        yield f"a rank goes on with {selection_text(phase.merge)} of what it has merged in a step{where}"
     if phase.code:
         verb = "is rounded to" if isinstance(phase.code, Rounded) else "travels as"
         yield f"the {phase.kind.value}{where} {verb} {words_of(phase.code)}"
@@ -52,7 +54,7 @@ def _in_the_mean(plan: Plan) -> str:
     codes = [phase.code for phase in plan.phases if phase.code is not None]
     rounded = any(isinstance(code, Rounded) and code.rounding == "nearest" for code in codes)
     unbiased = all(isinstance(code, (*UNBIASED, Rounded)) for code in codes)
-    if any(phase.select for phase in plan.phases) or not unbiased or not any(isinstance(c, UNBIASED) for c in codes):
+    if any(phase.selects for phase in plan.phases) or not unbiased or not any(isinstance(c, UNBIASED) for c in codes):
         return ""
     return f", since it is right in the mean{', but for rounding' if rounded else ''}"
 

@@ -97,33 +97,35 @@ def selected_later(plan: Plan, phase: Phase, size: int, contributors: int, densi
 
     Pieces of a sum that had selections are taken as independent.
     """
-    for group, share in _later_shares(plan, phase, size):
+    for group, share in _later_shares(plan, phase, size, contributors):
         groups = max(1.0, contributors / group)
         one = np.minimum(1 - (1 - density) ** (1 / groups), share)
         density = np.asarray(np.minimum(density, 1 - (1 - one) ** groups))
     return density
 
 
-def _later_shares(plan: Plan, phase: Phase, size: int) -> Iterator[tuple[int, float]]:
+def _later_shares(plan: Plan, phase: Phase, size: int, contributors: int) -> Iterator[tuple[int, float]]:
     """Yield the selections of sums up to ``phase``, in order: contributors of the sum, and the share."""
-    members, (first, *later) = plan.counts(size), plan.of(*VALUE_KINDS)
-    for each in later if phase != first else ():
-        share = _share(each.select)
-        if share is not None:
-            yield size if each.kind is PhaseKind.PULL else prod(members[: each.tier.depth]), share
-        if each == phase:
-            return
+    members, phases = plan.counts(size), plan.of(*VALUE_KINDS)
+    for each in phases[: phases.index(phase) + 1]:
+        inside, share = prod(members[: each.tier.depth]), _share(each.select)
+        if share is not None and each != phases[0]:
+            yield size if each.kind is PhaseKind.PULL else inside, share
+        merged = min(contributors, inside * members[each.tier.depth])
+        if (share := _share(each.merge)) is not None and merged > inside:
+            yield merged, share
 
 
 def guesses(plan: Plan) -> list[str]:
     """Return the estimated parts of the bytes of ``plan``, in words; empty where bytes follow from gradients."""
     found = []
+    merges = [phase.merge for phase in plan.of(PhaseKind.PUSH)]
     first, *later = [phase.select for phase in plan.of(*VALUE_KINDS)]
     if any(not isinstance(one, Linear) for one in first):
         found.append("which units are selected is drawn at random")
     if any(isinstance(one, LowRank) for one in first):
         found.append("a tensor is a matrix of its units, and bytes are the mean of two calls, each with one factor")
-    if any(isinstance(one, Above) for select in (first, *later) for one in select):
+    if any(isinstance(one, Above) for select in (first, *merges, *later) for one in select):
         found.append("all units count as above the threshold")
     if any(later):
         found.append("what is selected of sums is taken as independent")
@@ -142,6 +144,8 @@ def weights(plan: Plan) -> list[str]:
     for phase in plan.of(*VALUE_KINDS):
         if phase.select:
             found.append(f"{phase.name}: d is the density of {selection_text(phase.select)}")
+        if phase.merge:
+            found.append(f"{phase.name}: sums have the density of {selection_text(phase.merge)}")
         if phase.code is not None:
             share = most_encoded_bytes(phase.code, _MANY) / (4 * _MANY)
             found.append(f"{phase.name}: values as {words_of(phase.code)} weigh {share:.3g} times what float32 does")

@@ -152,7 +152,8 @@ class ExactBytes:
 
     def _selected(self, phase: Phase, counts: Ints, table: ExchangeTable) -> Ints:
         """Return ``counts`` of the segments of ``table`` after the selections of sums before, or in, ``phase``."""
-        if not any(each.select for each in self.plan.of(*VALUE_KINDS)[1:]) or phase.format is Format.DENSE:
+        first, *later = self.plan.of(*VALUE_KINDS)
+        if not any((first.merge, *(each.selects for each in later))) or phase.format is Format.DENSE:
             return counts
         found: Ints = counts.copy()
         slots = np.maximum(self.values.slots[table.part], 1)

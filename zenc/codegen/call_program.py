@@ -237,7 +237,8 @@ class _Statements:
             case Select(result, segment, keeps=keeps):
                 ranks, full = self.program.segments[result].ranks, len(self.program.segments) + self.more
                 self.more += len(SELECTS_BY)
-                arguments = result, segment, full, full + 1, ranks, int(keeps), spent
+                place = 2 * self.program.phases.index(phase) + (not statement.merged)
+                arguments = result, segment, full, full + 1, place, ranks, int(keeps), spent
                 yield CallStatement("select", arguments, self._parts(uses))
             case Decode(result, segment):
                 yield CallStatement("decode", (result, segment, spent), self._parts(uses))

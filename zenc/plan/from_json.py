@@ -197,7 +197,8 @@ class _PlanReader:
         moves, format = self.item(data, "moves", s.Block), self.item(data, "format", Format)
         _ensure_trees(moves, s.SpanningTree)
         place = self.item(data, "at", Span) if "at" in data else None
-        return Phase(kind, moves, format, tier, code, select, place)
+        merge: tuple[Selection, ...] = _words(data, "merge", read_selection, ())
+        return Phase(kind, moves, format, tier, code, select, place, merge=merge)
 
     def place(self, data: object) -> Span:
         name, *place = exactly(data, str).rsplit(":", 2)
@@ -264,14 +265,17 @@ def _ensure_summable(phases: tuple[Phase, ...], announces: bool, may_select: boo
     """
     first, *later = (phase for phase in phases if phase.kind not in SET_KINDS)
     linear = [isinstance(one, Linear) for one in first.select]
-    if any(isinstance(one, Linear) for phase in later for one in phase.select) or (any(linear) and not all(linear)):
+    of_sums = (first.merge, *(phase.selects for phase in later))
+    if any(isinstance(one, Linear) for select in of_sums for one in select) or (any(linear) and not all(linear)):
         raise ValueError("a linear selection stands alone, and before the first push")
     if len(first.select) > 1 and any(isinstance(one, LowRank) for one in first.select):
         raise ValueError("a projection is of whole tensors")
     if any(isinstance(phase.code, Fixed) and phase.code != first.code for phase in later):
         raise ValueError("the scale of 'fixed' is made before the first push")
+    if any(phase.merge and (phase.kind is not PhaseKind.PUSH or phase.one_shot) for phase in phases):
+        raise ValueError("sums are selected from in a push, where they are made in its steps")
     alone = any(phase.code or (phase.select and (phase is not first or not may_select)) for phase in phases)
-    if announces and (alone or any(linear)):
+    if announces and (alone or any(linear) or any(phase.merge for phase in phases)):
         raise ValueError("under the mapping 'holders' values travel as they are")
 
 

@@ -11,6 +11,7 @@
             feedback? warmup?                     # as in zenc.scheme.compression
     Phase = kind Block Format Tier                # the moves, in the language of zenc.language.schedule
             code? select: Selection*              # the code of values; the units contributed, or passed on of a sum
+            merge: Selection*                     # of a push: the units kept of each sum that is made in a step
 
 The meaning of a plan, which every target and every proof keeps to. The tensor is cut in ``parts``: the product over the
 tiers of 1 (centralization) or of the tier's size times its cut (parallelism). At first every rank holds, of every part,
@@ -120,7 +121,8 @@ class Phase:
     """The moves of one ``kind`` in one ``tier``, whose segments travel in ``format``.
 
     ``code``: how their values are encoded; None where they travel as they are. ``select``: the selections that each
-    rank applies to its segments when the phase begins; empty for all units.
+    rank applies to its segments when the phase begins; empty for all units. ``merge``: those that it applies to
+    each sum that it makes in a step, in a push under incremental aggregation.
     """
 
     kind: PhaseKind
@@ -131,11 +133,17 @@ class Phase:
     select: tuple[Selection, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
     code_span: Span | None = field(default=None, compare=False, repr=False)
+    merge: tuple[Selection, ...] = ()
 
     @property
     def name(self) -> str:
         """The name of the phase in words: push; push of node."""
         return f"{self.kind.value} of {self.tier.name}" if self.tier.name else self.kind.value
+
+    @property
+    def selects(self) -> tuple[Selection, ...]:
+        """All its selections."""
+        return self.select + self.merge
 
     @property
     def one_shot(self) -> bool:
@@ -161,7 +169,7 @@ class Phase:
             "format": self.format.value,
             "moves": CODECS[places].encode(self.block),
             **words_to_json(code=self.code),
-            **select_to_json(self.select),
+            **select_to_json(self.select, self.merge),
             **({"at": self.span.name} if self.span and places else {}),
         }
 
@@ -189,7 +197,7 @@ class Plan:
     @property
     def is_lossy(self) -> bool:
         """Return whether the sum may differ from that of the gradients, by a selection or a code."""
-        return any(phase.code is not None or phase.select for phase in self.phases)
+        return any(phase.code is not None or phase.selects for phase in self.phases)
 
     def rounded(self, code: Rounded) -> Plan:
         """Return this plan with ``code`` in the phases that have no code; ranks keep its losses."""

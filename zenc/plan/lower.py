@@ -85,7 +85,15 @@ def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase,
         push, pull = rewritten(push, place), rewritten(pull, place)
     return (
         Phase(
-            PhaseKind.PUSH, _settled(push, known), of.push, tier, of.push_code, of.select, moves.push_span, push_said
+            PhaseKind.PUSH,
+            _settled(push, known),
+            of.push,
+            tier,
+            of.push_code,
+            of.select,
+            moves.push_span,
+            push_said,
+            of.merge,
         ),
         Phase(
             PhaseKind.PULL, _settled(pull, known), of.pull, tier, of.pull_code, of.reselect, moves.pull_span, pull_said

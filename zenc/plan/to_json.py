@@ -56,9 +56,9 @@ def words_to_json(**parts: Code | Feedback | Warmup | None) -> Json:
     return {key: words_of(part, whole=True) for key, part in parts.items() if part is not None}
 
 
-def select_to_json(select: tuple[Selection, ...]) -> Json:
-    """Return the selection of a phase; nothing where it takes all."""
-    return {key_of(select): selection_text(select, whole=True)} if select else {}
+def select_to_json(select: tuple[Selection, ...], merge: tuple[Selection, ...]) -> Json:
+    """Return the selections of a phase, and of its merges; nothing where they take all."""
+    return {key: selection_text(each, whole=True) for key, each in ((key_of(select), select), ("merge", merge)) if each}
 
 
 def mapping_to_json(mapping: Mapping) -> Json:

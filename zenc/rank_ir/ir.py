@@ -139,12 +139,14 @@ class Select:
     """A selection: ``result`` is ``segment`` with the units that ``selection`` takes of it.
 
     ``keeps``: this rank keeps the other units; among ranks that select from equal segments the lowest does.
+    ``merged``: it is that of a merge in this phase, and otherwise the one before the next phase.
     """
 
     result: int
     segment: int
     selection: tuple[Selection, ...]
     keeps: bool
+    merged: bool = False
     frees: tuple[int, ...] = ()
 
 

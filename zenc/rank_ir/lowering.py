@@ -41,7 +41,7 @@ from zenc.rank_ir.ir import (
     Split,
     Statement,
 )
-from zenc.scheme.compression import Code
+from zenc.scheme.compression import Code, Selection
 from zenc.scheme.model import Format
 from zenc.verify.losses import BEGIN, SELECTED, forwards_sealed, votes
 from zenc.wire.formats import FILLING
@@ -182,7 +182,7 @@ class Lowering:
             marked = self._marks(self.plan.phases[self.place])
             segments, self.spread = [self._sparse(segment, marked) for segment in segments], 1
         if following.select:
-            segments = [self._selected(segment, following) for segment in segments]
+            segments = [self._selected(segment, following.select, self.place + 1) for segment in segments]
         segments = [self._filled(segment, following) for segment in segments]
         if not forwards_sealed(self.plan.phases[self.place], following):
             segments = [self._decoded(segment) for segment in segments]
@@ -230,6 +230,8 @@ class Lowering:
         self.statements.append(Exchange(step.number, sends, receives))
         for part, pieces in arrived.items():
             self._take(part, pieces)
+        if self.plan.phases[self.place].merge:
+            self._select_merged(arrived, step.number)
 
     def _expected(self, pieces: Iterable[Piece], arrived: dict[int, dict[int, int]]) -> tuple[int, ...]:
         """Return the segments that a message brings; add each to those that ``arrived`` of its part."""
@@ -247,6 +249,15 @@ class Lowering:
             self.held[part] |= pieces
         else:
             self.held[part] = {self.rank: self._merged(self.held[part] | pieces)}
+
+    def _select_merged(self, parts: Iterable[int], step: int) -> None:
+        """Select from the sums just made of ``parts``, and fill up what is left: statements of one kind in a row."""
+        phase, found = self.plan.phases[self.place], dict[int, int]()
+        for part in parts:
+            (segment,) = self.held[part].values()
+            found[part] = self._selected(segment, phase.merge, self.place, SELECTED - step)
+        for part, segment in found.items():
+            self.held[part] = {self.rank: self._filled(segment, phase)}
 
     def _made(
         self, part: int, origin: int, ranks: tuple[int, ...], block: int = 1, spread: int = 1, code: Code | None = None
@@ -266,10 +277,10 @@ class Lowering:
         self.segments.append(replace(self.segments[segment], **changes))
         return len(self.segments) - 1
 
-    def _selected(self, segment: int, following: Phase) -> int:
+    def _selected(self, segment: int, selection: tuple[Selection, ...], place: int, step: int = SELECTED) -> int:
         result = self._changed(segment, origin=self.rank, block=1, code=None)
-        keeps = (self.place + 1, SELECTED, self.segments[segment].part) in self.keeps
-        self.statements.append(Select(result, segment, following.select, keeps))
+        keeps = (place, step, self.segments[segment].part) in self.keeps
+        self.statements.append(Select(result, segment, selection, keeps, step != SELECTED))
         return result
 
     def _decoded(self, segment: int) -> int:

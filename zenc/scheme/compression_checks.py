@@ -41,7 +41,7 @@ def check_compression(of: Compression, tier: model.TierDeclaration, mapping: mod
     if isinstance(mapping, model.Holders):
         check.holders()
     check.linear()
-    check.owners()
+    check.sums()
     check.scales()
     if not report.failed:
         check.keeper()
@@ -70,7 +70,7 @@ class _Check:
     @property
     def everything(self) -> bool:
         """Return whether all units are summed, so that the sum is dense although its losses are kept."""
-        return self.of.feedback is not None and not (self.of.select or self.of.reselect)
+        return self.of.feedback is not None and not (self.of.select or self.of.merge or self.of.reselect)
 
     def error(self, id: str, message: str, key: str, help: str) -> None:
         """Report an error at the entry ``key``."""
@@ -78,9 +78,9 @@ class _Check:
 
     def holders(self) -> None:
         """Report codes and reselections under holders: values travel alone there, by indices that all ranks know."""
-        for key in ("push_code", "pull_code", "reselect"):
+        for key in ("push_code", "pull_code", "merge", "reselect"):
             if getattr(self.of, key):
-                what = "what is selected again" if key == "reselect" else "codes"
+                what = "codes" if key.endswith("code") else "what is selected again"
                 message = f"{what} can't stand beside 'balanced by holders': values travel alone there"
                 self.error("not-with-holders", message, key, "write balance: balanced by permutation")
         if isinstance(self.of.feedback, Rounding):
@@ -113,11 +113,15 @@ class _Check:
                 )
                 self.error("not-linear", message, "select", f"write {phase}: dense")
 
-    def owners(self) -> None:
-        """Report conflicts of ``reselect``, which the one owner of a part applies to its sum."""
-        if any(isinstance(one, Linear) for one in self.of.reselect):
-            message = "what is selected of a sum are units, such as top(0.01)"
-            self.error("not-linear", message, "reselect", "a sketch, and units that all ranks know, are for 'select'")
+    def sums(self) -> None:
+        """Report conflicts of ``merge``, of sums on their way, and ``reselect``, of those of the owner of a part."""
+        for key in ("merge", "reselect"):
+            if any(isinstance(one, Linear) for one in getattr(self.of, key)):
+                message = "what is selected of a sum are units, such as top(0.01)"
+                self.error("not-linear", message, key, "a sketch, and units that all ranks know, are for 'select'")
+        if self.of.merge and self.tier.aggregation is model.Aggregation.ONE_SHOT:
+            message = "'merge' is for sums that are made on the way, and under one_shot there are none"
+            self.error("wrong-value", message, "merge", "write aggregation: incremental")
         if self.of.reselect and self.tier.partition is model.Partition.CENTRALIZATION:
             message = "'reselect' is for the owner of a part, and under centralization there are no owners"
             self.error("wrong-value", message, "reselect", "write partition: parallelism")
@@ -136,7 +140,7 @@ class _Check:
         if "feedback" in self.of.said:
             _check_votes(self.of, [self.tier], self.report)
             return
-        for key in ("select", "reselect", "push_code", "pull_code"):
+        for key in ("select", "merge", "reselect", "push_code", "pull_code"):
             loss = getattr(self.of, key)
             if loss and not isinstance(loss, (*UNBIASED, Rounded)):
                 word = words_of(loss[0] if isinstance(loss, tuple) else loss)
@@ -148,7 +152,7 @@ class _Check:
 
     def effects(self) -> None:
         """Warn of entries without an effect."""
-        losses = [self.of.select, self.of.reselect, self.of.push_code, self.of.pull_code]
+        losses = [self.of.select, self.of.merge, self.of.reselect, self.of.push_code, self.of.pull_code]
         if isinstance(self.of.feedback, Rounding):
             self._rounding(any(losses))
         elif self.of.feedback and not any(losses):
@@ -174,6 +178,7 @@ class _Check:
         """Warn where the bytes are those of a dense sum, or more, whatever the gradient."""
         for key, selection, phase, format in (
             ("select", self.units, "push", self.tier.push),
+            ("merge", self.of.merge, "push", self.tier.push),
             ("reselect", self.of.reselect, "pull", self.tier.pull),
         ):
             share = share_of(selection)
@@ -201,12 +206,16 @@ def check_compressed_tiers(own: Compression, tiers: Sequence[Resolved], report: 
     for resolved in tiers:
         for tier in resolved.tiers:
             _check_inside(all_of_them[: all_of_them.index(tier)], tier, resolved, report)
-    losses = [(tier.select, tier.reselect, tier.push_code, tier.pull_code) for tier in all_of_them]
+    losses = [_losses(tier) for tier in all_of_them]
     _check_votes(own, all_of_them, report)
     if isinstance(own.feedback, Momentum) and not any(tier.select for tier in all_of_them):
         report.error("wrong-value", _NO_UNITS, own.said.get("feedback"), help="write feedback: residual")
     elif own.feedback and not isinstance(own.feedback, Rounding) and not any(map(any, losses)):
         report.warn("no-effect", "nothing is lost, so there is nothing to keep", own.said.get("feedback"))
+
+
+def _losses(of: model.TierDeclaration) -> tuple[object, ...]:
+    return of.select, of.merge, of.reselect, of.push_code, of.pull_code
 
 
 def _check_votes(own: Compression, tiers: Sequence[model.TierDeclaration], report: Collector) -> None:
@@ -224,7 +233,7 @@ def losses_of(own: Compression, tiers: Sequence[Resolved]) -> list[tuple[Span | 
         if getattr(own, key) is not None
     ]
     for named, scheme, inside in tiers:
-        lossy = any(any((tier.select, tier.reselect, tier.push_code, tier.pull_code)) for tier in inside)
+        lossy = any(any(_losses(tier)) for tier in inside)
         if lossy or scheme.feedback is not None or scheme.warmup is not None:
             found.append((named.scheme.span, f"'{scheme.name}' selects or encodes"))
     return found

@@ -29,9 +29,9 @@ from zenc.scheme.compression_words import (
 from zenc.scheme.values import by_key, single_word
 
 COMPRESS = "compress"
-COMPRESSION_KEYS = (COMPRESS, "select", "project", "reselect", "feedback", "warmup")
+COMPRESSION_KEYS = (COMPRESS, "select", "project", "merge", "reselect", "feedback", "warmup")
 """Keys of compression in a scheme."""
-COMPRESSOR_KEYS = ("select", "project", "reselect", "code", "feedback", "warmup")
+COMPRESSOR_KEYS = ("select", "project", "merge", "reselect", "code", "feedback", "warmup")
 """Keys of a compressor."""
 
 
@@ -40,6 +40,7 @@ class Compression:
     """Selections, codes and keepers, as entries say them. ``said`` has the place of each field that an entry says."""
 
     select: tuple[Selection, ...] = ()
+    merge: tuple[Selection, ...] = ()
     reselect: tuple[Selection, ...] = ()
     push_code: Code | None = None
     pull_code: Code | None = None
@@ -64,7 +65,7 @@ _KEY = {"push_code": "push", "pull_code": "pull"}
 
 def read_compression(entries: Mapping[str, EntrySyntax], environment: Environment, report: Collector) -> Compression:
     """Read the compression in ``entries``, ``code`` included; report errors."""
-    keys = ("select", "reselect", "feedback", "warmup")
+    keys = ("select", "merge", "reselect", "feedback", "warmup")
     said = {key: entries[key].value.span for key in keys if key in entries}
     push, pull = _codes(entries["code"], environment, report) if "code" in entries else (None, None)
     push = push or _code_behind(entries.get("push"), environment, report)
@@ -79,6 +80,7 @@ def read_compression(entries: Mapping[str, EntrySyntax], environment: Environmen
             *(read_selection(entries["select"].value, environment, report) if "select" in entries else ()),
             *(read_projection(entries["project"].value, environment, report) if "project" in entries else ()),
         ),
+        read_selection(entries["merge"].value, environment, report) if "merge" in entries else (),
         read_selection(entries["reselect"].value, environment, report) if "reselect" in entries else (),
         push,
         pull,

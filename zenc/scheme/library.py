@@ -104,7 +104,7 @@ def compression_text(scheme: Scheme) -> str:
     """Return ``select top(0.01), push as f16, feedback residual``: the words of compression, or an empty text."""
     told: dict[str, None] = {}
     for tier in scheme.tiers:
-        selected = {key_of(tier.select): tier.select, "reselect": tier.reselect}
+        selected = {key_of(tier.select): tier.select, "merge": tier.merge, "reselect": tier.reselect}
         told |= {f"{key} {selection_text(value)}": None for key, value in selected.items() if value}
         codes = {"push": tier.push_code, "pull": tier.pull_code}
         told |= {f"{key} as {words_of(code)}": None for key, code in codes.items() if code}

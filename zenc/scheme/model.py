@@ -16,7 +16,7 @@
                       partition: centralization | parallelism    # 1 part, or as many as members, times cut
                       push, pull: Format                    # what travels
                       push_code, pull_code: Code?           # how its values travel; None: as they are
-                      select, reselect: Selection*          # before the push, and before the pull; none: all units
+                      select, merge, reselect: Selection*   # before the push, of its merges, before the pull; none: all
 
 ``zenc.scheme.resolve`` makes them of syntax trees.
 """
@@ -193,6 +193,7 @@ class TierDeclaration(Spanned):
     pull_code: Code | None = None
     select: tuple[Selection, ...] = ()
     reselect: tuple[Selection, ...] = ()
+    merge: tuple[Selection, ...] = ()
     code_spans: tuple[Span | None, Span | None] = field(default=(None, None), compare=False, repr=False)
     cut: int = 1
 

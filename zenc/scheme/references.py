@@ -178,7 +178,7 @@ def _report_conflicts(candidates: tuple[model.Candidate, ...], report: Collector
 
 
 _KEPT_BY_NAME: dict[str, Callable[[model.Scheme], object]] = {
-    "select": lambda scheme: [(tier.select, tier.reselect) for tier in scheme.tiers if tier.select or tier.reselect],
+    "select": lambda scheme: [each for tier in scheme.tiers if any(each := (tier.select, tier.merge, tier.reselect))],
     "feedback": lambda scheme: scheme.feedback,
     "warmup": lambda scheme: scheme.warmup,
 }

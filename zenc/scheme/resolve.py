@@ -228,6 +228,7 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
         compression.pull_code,
         compression.select,
         compression.reselect,
+        compression.merge,
         (compression.said.get("push_code"), compression.said.get("pull_code")),
         cut,
     )
@@ -341,7 +342,7 @@ class _SchemeReader:
 
     def report_dimensions(self) -> None:
         """Report each key that a scheme of tiers can't have, since its tiers have it."""
-        for key in (*DIMENSIONS, COMPRESS, "select", "project", "reselect"):
+        for key in (*DIMENSIONS, COMPRESS, "select", "project", "merge", "reselect"):
             if key in self.entries:
                 message = f"a scheme of tiers has no {key} of its own: its tiers say it"
                 help = "put it in a scheme, and name that as a tier"

@@ -155,7 +155,7 @@ def served_by(
     any.
     """
     if least is None:
-        losing = [each for phase in plan.phases for each in (*phase.select, phase.code) if each]
+        losing = [each for phase in plan.phases for each in (*phase.selects, phase.code) if each]
         least = 1 if all(isinstance(each, LowRank) for each in losing) else LEAST_VALUES
     together = {name: each for name, each in every.items() if each.numel() >= least}
     if not takes_dense_only(plan):
@@ -176,7 +176,7 @@ def served_by(
 
 def takes_dense_only(plan: Plan) -> bool:
     """Return whether a sparse gradient can't go through ``plan``: something is selected, or losses are kept."""
-    return plan.feedback is not None or any(phase.select for phase in plan.phases)
+    return plan.feedback is not None or any(phase.selects for phase in plan.phases)
 
 
 class UnusedWatch:

@@ -33,7 +33,7 @@ from zenc.wire.mix import Words, mix
 BEGIN = 0
 """The step of encodings when a phase begins; steps with moves are counted from 1, through all phases."""
 SELECTED = -1
-"""The step of selections when a phase begins."""
+"""The step of selections when a phase begins; those of the sums of step k have SELECTED - k."""
 
 
 def forwards_sealed(before: Phase, following: Phase) -> bool:
@@ -53,7 +53,8 @@ def votes(phase: Phase) -> bool:
 class Keepers:
     """The losses in the result, each with the rank that keeps it: arrays [losses].
 
-    ``phase`` is the place among the plan's phases; ``step`` that of the move which sends it first, or BEGIN, SELECTED.
+    ``phase`` is the place among the plan's phases; ``step`` that of the move which sends it first, or BEGIN, or
+    SELECTED and below.
     """
 
     phase: Ints
@@ -74,6 +75,7 @@ class Losses:
     depth[rank, part]   = how often a contribution in it was encoded in this phase, at most
     encoder[rank, part] = a rank that encoded one of them, or -1
     inexact[rank, part] = whether it is no longer a sum of integers of one scale
+    sent_in[rank, part] = the last step of a push in which ``rank`` sent it
     hops[phase]         = the greatest depth, by the name of a phase with a code
     """
 
@@ -83,12 +85,14 @@ class Losses:
         self.size, self.parts = shape
         self.coded: Mask = np.zeros(shape, dtype=np.bool_)
         self.inexact, self.pulled = self.coded.copy(), self.coded.copy()
-        self.depth, self.sent_in = np.zeros(shape, dtype=np.int16), np.full(shape, -1, dtype=np.int16)
+        self.depth, self.sent_in = np.zeros(shape, dtype=np.int16), np.full(shape, -1, dtype=np.int32)
         self.encoder = np.full(shape, -1, dtype=np.int32)
         self.hops: dict[str, int] = {phase.name: 0 for phase in plan.phases if phase.code is not None}
         self.phase = plan.phases[0]
         self.edges: list[tuple[Words, Words]] = []
-        self.made: list[tuple[int, int, Ints, Ints, Words]] = []
+        self.made: list[tuple[int, int, int, Ints, Ints, Words]] = []
+        self.played = 0
+        """The number of steps with moves so far."""
 
     def begin(self, phase: Phase, complete: Mask, moved: Iterable[int]) -> None:
         """Open ``phase``, which moves the parts ``moved``; ``complete`` [size, parts] are places of whole sums."""
@@ -109,7 +113,7 @@ class Losses:
 
     def push(self, src: Ints, part: Ints, step: int) -> tuple[int, Diagnostic] | None:
         """Encode the own pieces of ``part`` that ``src`` send, [rows] each; return a row that may not be, and why."""
-        self.sent_in[src, part] = self._place
+        self.sent_in[src, part] = self.played = step
         if self.phase.code is None:
             return None
         first = np.unique(src * self.parts + part, return_index=True)[1]
@@ -128,6 +132,11 @@ class Losses:
         for state in (self.depth, self.encoder, self.inexact):
             state[places] = np.maximum.reduceat(state[rank, part], starts)
         self.coded[places] = False
+
+    def select_merged(self, rank: Ints, part: Ints) -> None:
+        """Select from the sums that ``rank`` have just made of ``part``, [n] each, where the phase asks for it."""
+        if self.phase.merge:
+            self._lose(SELECTED - self.played, rank, part)
 
     def merge_all(self, places: tuple[Ints, Ints], result: Words) -> None:
         """Record ``result`` [n] of ``places``: the sum of all ranks' own contributions, in their order."""
@@ -160,13 +169,13 @@ class Losses:
         return self.places[self.phase.name]
 
     def _kept(
-        self, place: int, step: int, rank: Ints, part: Ints, keys: Words, reached: Words
+        self, place: int, step: int, played: int, rank: Ints, part: Ints, keys: Words, reached: Words
     ) -> tuple[Ints, Ints, Ints, Ints, Words]:
         """Return the losses of one step that are in the result, and that their rank did not make in vain."""
         at = np.minimum(np.searchsorted(reached, keys), len(reached) - 1)
         chosen = reached[at] == keys
-        if step == SELECTED:
-            chosen &= (self.sent_in[rank, part] >= place) | ~self.pulled[rank, part]
+        if step <= SELECTED:
+            chosen &= (self.sent_in[rank, part] > played) | ~self.pulled[rank, part]
         rank, part = rank[chosen], part[chosen]
         return np.full_like(rank, place), np.full_like(rank, step), rank, part, keys[chosen]
 
@@ -209,11 +218,12 @@ class Losses:
     def _lose(self, step: int, rank: Ints, part: Ints) -> None:
         """Give the pieces at these places new fingerprints, and record the losses."""
         before = self.fingerprints[rank, part]
-        after = mix(before ^ mix(np.array([_MARKS + 2 * self._place + (step == SELECTED)], dtype=np.uint64)))
+        mark = _MARKS + 3 * self._place + min(2, max(0, -step))
+        after = mix(before ^ mix(np.array([mark], dtype=np.uint64)))
         self.fingerprints[rank, part] = after
         keys = _keys(after, part)
         self.edges.append((keys, _keys(before, part)))
-        self.made.append((self._place, step, rank, part, keys))
+        self.made.append((self._place, step, self.played, rank, part, keys))
 
 
 _MARKS = 1 << 32

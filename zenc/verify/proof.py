@@ -336,7 +336,7 @@ def _ensure_lossless_sum_is_right(plan: Plan, rounds: Rounds, rank: int, part: i
     """Raise if all ranks would have the same sum without losses, as the losses then tell the ranks apart."""
     if not plan.is_lossy:
         return
-    exact = {phase.name: replace(phase, code=None, select=()) for phase in plan.phases}
+    exact = {phase.name: replace(phase, code=None, select=(), merge=()) for phase in plan.phases}
     prove(
         replace(plan, phases=tuple(exact.values())),
         replace(rounds, phases=tuple(Unrolled(exact[phase.name], played) for phase, played in rounds.phases)),

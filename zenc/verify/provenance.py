@@ -188,6 +188,8 @@ class Provenance:
         by_place = np.lexsort((holder, place))
         holder, parts, place = holder[by_place], parts[by_place], place[by_place]
         self._sum((receiver, received), holder, parts, self.fingerprints[holder, parts], place)
+        if self.losses is not None:
+            self.losses.select_merged(receiver, received)
 
     def _sum(self, places: tuple[Ints, Ints], rank: Ints, part: Ints, fingerprints: Words, keys: Ints) -> None:
         """Give ``places`` the fingerprints of sums of pieces of ``rank`` and ``part``; equal ``keys`` are one place."""

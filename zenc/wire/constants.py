@@ -86,7 +86,7 @@ TABLE_WORDS = 181
 parameters, and each kernel keeps a copy in its cubin."""
 
 # Tables of rank programs for GPUs
-SEQUENCE_VERSION = 1
+SEQUENCE_VERSION = 2
 TABLE_HEADER = ("size", "rank", "parts", "segments", "cuts", "pieces")
 """The first words of a table; the last three are the numbers of such records after them."""
 WHOLE_PART = -1

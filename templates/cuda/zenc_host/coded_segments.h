@@ -225,14 +225,14 @@ private:
     Room room_;
 };
 
-// Of segments: the keys of what is drawn, whether this rank keeps what is lost, and in which phase.
+// Of segments: the keys of what is drawn, whether this rank keeps what is lost, and which selection it is.
 struct Losing {
     std::vector<u64> keys;
     std::vector<bool> keeps;
-    std::vector<i64> phases;
+    std::vector<i64> places;
 };
 
-// Leaves what is selected of segments, before phase[i] + 1. `wait` is called once all
+// Leaves what is selected of segments, by the selection at a place. `wait` is called once all
 // that is needed is on the stream, and returns when the device has passed it.
 template <class Wait>
 inline void choose_values(Queue& queue, const Several& segments, const Losing& by, Wait wait) {
@@ -253,7 +253,7 @@ inline void choose_values(Queue& queue, const Several& segments, const Losing& b
     for (u64 i = 0; i < rows.size() && queue.ok(); ++i) {
         const i64 slots = static_cast<i64>(at[i].slots), n = static_cast<i64>(at[i].count);
         if (n != 0 &&
-            call.choose(call.user, by.phases[i], slots, n, at[i].values, rows[i].loss, by.keys[i]) == 0)
+            call.choose(call.user, by.places[i], slots, n, at[i].values, rows[i].loss, by.keys[i]) == 0)
             fail(call, CUDA_FAILED, -1, "units of part %llu could not be selected", at[i].part);
     }
     losses.keep(at, rows);

@@ -15,14 +15,14 @@ namespace zenc {
 // take over all that there is of one segment, which nothing else uses.
 enum class Work { PLACE, MERGE, FILL, SPARSIFY, SPREAD, LAY_OUT, ENCODE, DECODE, CHOOSE };
 
-// `key` and `keeps`: of what loses something; `phase`: of what is chosen. `marked`: what nobody has is -0.
+// `key` and `keeps`: of what loses something; `place`: of what is chosen. `marked`: what nobody has is -0.
 struct Job {
     Work work;
     Held* result;
     Several from;
     u64 key = 0;
     bool keeps = false;
-    i64 phase = 0;
+    i64 place = 0;
     bool marked = false;
 
     bool takes_over() const { return work >= Work::ENCODE; }
@@ -94,8 +94,8 @@ public:
     void decode(Held* result, Held* from) { ask({Work::DECODE, result, {from}}); }
 
     // The same full segment with +0 for all but what a selection takes; the others are lost likewise.
-    void choose(Held* result, Held* from, i64 phase, u64 key, bool keeps) {
-        ask({Work::CHOOSE, result, {from}, key, keeps, phase});
+    void choose(Held* result, Held* from, i64 place, u64 key, bool keeps) {
+        ask({Work::CHOOSE, result, {from}, key, keeps, place});
     }
 
     // Values of the tensor are read as they are from here on.
@@ -306,7 +306,7 @@ private:
             result.valued = true;
             by.keys.push_back(job.key);
             by.keeps.push_back(job.keeps);
-            by.phases.push_back(job.phase);
+            by.places.push_back(job.place);
         }
         const Several results = results_of(batch);
         if (batch[0].work == Work::ENCODE) {

@@ -138,9 +138,10 @@ public:
         take_over(result, segment, spent);
     }
 
-    // What a selection before the next phase takes of the sum of contributions of `ranks`: `full` and
-    // `chosen` have all slots on the way, unless the greatest are chosen, which is known without zeros.
-    void select(i64 result, i64 segment, i64 full, i64 chosen, Numbers ranks, bool keeps, Numbers spent) {
+    // What the selection at `place` takes of the sum of contributions of `ranks`: `full` and `chosen` have
+    // all slots on the way, unless the greatest are chosen, which is known without zeros.
+    void select(i64 result, i64 segment, i64 full, i64 chosen, i64 place, Numbers ranks, bool keeps,
+                Numbers spent) {
         if (call_.choose == nullptr) return decode(result, segment, spent);
         leaves_out_ = true;
         const u64 key = key_of(call_.salt, 0, phase_, held(result)->at.part, ranks);
@@ -151,7 +152,7 @@ public:
         } else {
             held(chosen)->full = held(chosen)->counted = false;
         }
-        jobs_.choose(held(chosen), held(from), static_cast<i64>(phase_), key, keeps);
+        jobs_.choose(held(chosen), held(from), place, key, keeps);
         jobs_.sparsify(held(result), held(chosen), false);
         spend(spent, spent_);
         spend(list(full, chosen), spent_);

@@ -94,12 +94,13 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "unit": tuple(value.value for value in Unit),
     "select": (ALL, *SELECTIONS),
     "project": (NONE, *PROJECTIONS),
+    "merge": (ALL, *SELECTIONS),
     "reselect": (ALL, *SELECTIONS),
     "code": (NONE, *CODES),
     "feedback": (NONE, *FEEDBACKS),
     "warmup": (NONE, *WARMUPS),
 }
-_AFTER_BY = {"balance": tuple(MAPPINGS), "select": tuple(ESTIMATORS), "reselect": tuple(ESTIMATORS)}
+_AFTER_BY = {"balance": tuple(MAPPINGS), **dict.fromkeys(("select", "merge", "reselect"), tuple(ESTIMATORS))}
 """Words that may follow ``by`` in the value of a key; after all other keys those of codes may."""
 _WITH_ARGUMENTS: Mapping[str, Any] = {**SELECTIONS, **PROJECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS} | {
     word: made for words in WORDS.values() for word, made in words.items()

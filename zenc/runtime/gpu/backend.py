@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from zenc.codegen.artifact import Artifact
 from zenc.common.log import notice
@@ -122,7 +123,8 @@ class GpuBackend:
         except Exception as error:
             GroupAgreement(group, deadline).tell(error)
             raise
-        selections = ((), *(phase.select for phase in plan.phases[1:]))
+        following = (*(phase.select for phase in plan.phases[1:]), ())
+        selections = tuple(chain(*zip((phase.merge for phase in plan.phases), following, strict=True)))
         nccl, nothing = nccl_group(group, gpu.name, library, deadline), gpu.memory(8)
         kinds = (PhaseKind.ANNOUNCE, *VALUE_KINDS) if plan.announces else VALUE_KINDS
         about = plan.scheme, parts, parts, plan.announces, kinds

@@ -32,7 +32,8 @@ from zenc.runtime.gpu.sequence import ProgramTable
 from zenc.runtime.lossy.gpu_contribution import GpuContribution
 from zenc.runtime.lossy.gpu_kernels import GpuCompression
 from zenc.runtime.lossy.losses import CallLosses
-from zenc.scheme.compression import Histogram, Reused, Selection, Top
+from zenc.runtime.lossy.supports import takes_greatest
+from zenc.scheme.compression import Selection
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
 from zenc.wire.formats import BY_BYTES, FormatCosts
@@ -67,7 +68,7 @@ class GpuContext:
     capacity: FixedCapacity | None = None
     """None: exact mode."""
     selections: tuple[tuple[Selection, ...], ...] = ()
-    """The selections of sums before each phase; nothing is selected before the first."""
+    """The selections of sums: of each phase those of its merges, and those before the next phase."""
     compression: GpuCompression | None = None
     """Kernels of plans that select or encode."""
 
@@ -326,7 +327,7 @@ def _phase_stats(phase: PhaseCount, bare: bool) -> PhaseStats:
 
 
 class SumSelection:
-    """Selections of sums within one call: ``selections`` by phase, which are made before it.
+    """Selections of sums within one call: ``selections`` are those of a ``GpuContext``.
 
     C++ has a part's rows in the GPU's memory, and calls ``callback``. The kernels of contributions take the units;
     the others become +0, and are added to where losses are kept.
@@ -338,12 +339,11 @@ class SumSelection:
         self._kernels, self._layout, self._selections, self._losses = kernels, layout, selections, losses
         self.failure: Exception | None = None
         self.callback = CHOOSE(self._choose)
-        self.of_rows = all(len(each) <= 1 and all(map(_is_of_greatest, each)) for each in selections)
-        """True where rows of zeros, which slots have that nobody has a row of, change no selection."""
+        self.of_rows = all(map(takes_greatest, selections))
 
-    def _choose(self, _: object, phase: int, slots: int, count: int, values: int, loss: int | None, key: int) -> int:
+    def _choose(self, _: object, place: int, slots: int, count: int, values: int, loss: int | None, key: int) -> int:
         try:
-            self._chosen(self._selections[phase], slots, count, values, loss or 0, key)
+            self._chosen(self._selections[place], slots, count, values, loss or 0, key)
         except Exception as error:  # no exception crosses C++
             self.failure = error
             return 0
@@ -366,7 +366,3 @@ class SumSelection:
         """Return the array [rows, width] at ``address`` of the GPU's memory."""
         width = self._layout.width
         return self._kernels.gpu.view(address, rows * width * dtype.itemsize).view(dtype).view(rows, width)
-
-
-def _is_of_greatest(selection: Selection) -> bool:
-    return isinstance(selection, Top) and isinstance(selection.by, Histogram | Reused)

@@ -52,8 +52,8 @@ def _no_room_because(plan: Plan) -> str:
         return "its parts are cut by the bytes of sums, which are not known before"
     if any(isinstance(phase.code, Fixed) for phase in plan.phases):
         return "all ranks agree on the scale of its integers before they send any"
-    if any(phase.select for phase in later):
-        return "what its owners select of sums is counted before it is sent"
+    if any(phase.merge for phase in plan.phases) or any(phase.select for phase in later):
+        return "what its ranks select of sums is counted before it is sent"
     if any(phase.code is not None and phase.format is not Format.DENSE for phase in plan.phases):
         return "what it encodes has an index, and how many values follow that is not known before"
     return ""

@@ -174,7 +174,7 @@ def dtype_of(module: str) -> str:
 
 def _is_usual(module: str, plan: Plan) -> bool:
     """Return whether calls of ``plan`` may need a module of compression; one that is missed costs time, and no more."""
-    codes, selects = (any(phase.code for phase in plan.phases), any(phase.select for phase in plan.phases))
+    codes, selects = (any(phase.code for phase in plan.phases), any(phase.selects for phase in plan.phases))
     need = {"CODES": codes, "SELECT": selects or plan.feedback is not None, "LINEAR": selects or codes}
     return need.get(module.split("_")[0], True)
 

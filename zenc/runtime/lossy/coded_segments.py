@@ -20,6 +20,7 @@ from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, Se
 from zenc.runtime.lossy.cpu_contribution import marked
 from zenc.runtime.lossy.kernels import CompressionKernels
 from zenc.runtime.lossy.losses import CallLosses
+from zenc.runtime.lossy.supports import takes_greatest
 from zenc.runtime.transports.block_pool import own_room
 from zenc.scheme.compression import Code, Fixed, Selection
 from zenc.scheme.model import Format
@@ -144,10 +145,12 @@ class CodedOps:
             return segment
         values, held = self.values(segment), self._held(segment)
         left = values.to(torch.float32, copy=True)
-        of_part = left if held is None else left.new_zeros(slots, left.shape[1]).index_copy_(0, held, left)
-        marks = marked(self.kernels, of_part, chosen_by, losses.draw(slots, key))
-        if held is not None:
-            marks = _bits_at(marks, held)
+        draw = losses.draw(slots, key)
+        if held is None or takes_greatest(chosen_by):
+            marks = marked(self.kernels, left, chosen_by, draw, whole=slots)
+        else:
+            of_part = left.new_zeros(slots, left.shape[1]).index_copy_(0, held, left)
+            marks = _bits_at(marked(self.kernels, of_part, chosen_by, draw), held)
         room = self._room(segment.count)
         of = segment.count, left.data_ptr(), left.shape[1], marks.data_ptr(), room.data_ptr()
         self.kernels.take_rows(self.ops.dtype, *of)

@@ -140,10 +140,12 @@ def marked(
     selections: Sequence[Selection],
     draw: Draw,
     state: FlatState | None = None,
+    whole: int = 0,
 ) -> torch.Tensor:
     """Return bits [ceil(units / 64)] int64 of the units of ``values`` [units, width] float32 that ``selections`` take.
 
-    Each selection finds the units that those before it left, as the taken ones are zero.
+    Each selection finds the units that those before it left, as the taken ones are zero. ``whole``: the units of which
+    a share is taken; 0 for those of ``values``.
     """
     units, width = values.shape
     magnitudes, marks = (
@@ -162,7 +164,7 @@ def marked(
                 )
                 kernels.mark_part(of.data_ptr(), len(part), at[0], count_of(selection.density, len(part)), at[1])
         else:
-            threshold = kernels.mark(units, at[0], choice_of(selection, units, draw, state), at[1])
+            threshold = kernels.mark(units, at[0], choice_of(selection, whole or units, draw, state), at[1])
             remember_threshold(selection, threshold, draw, state, units, None)
     return marks
 

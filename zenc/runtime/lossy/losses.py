@@ -60,8 +60,8 @@ class CallLosses:
         return () if self.alone else warmed(selections, self.warmup, self.step)
 
     def draw(self, units: int, key: int) -> Draw:
-        """Return the facts of a choice among the ``units`` of one part."""
-        return Draw(self.step, key, self.rank, (range(units),))
+        """Return the facts of a choice among the ``units`` of one part: the same on all ranks that have its sum."""
+        return Draw(self.step, key, 0, (range(units),))
 
 
 @lru_cache(maxsize=4096)

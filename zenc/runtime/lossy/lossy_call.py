@@ -100,7 +100,7 @@ class LossyScheme:
     def loses_within(self) -> bool:
         """Return whether the phases of a call lose something."""
         first = first_push(self.plan)
-        return any(phase.code or (phase.select and phase is not first) for phase in self.plan.phases)
+        return any(phase.code or phase.merge or (phase.select and phase is not first) for phase in self.plan.phases)
 
 
 @dataclass(slots=True)

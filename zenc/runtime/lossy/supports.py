@@ -17,6 +17,7 @@ from zenc.scheme.compression import (
     Bisection,
     Dense,
     Falling,
+    Histogram,
     LowRank,
     RandomEach,
     Reused,
@@ -92,6 +93,13 @@ def choice_of(selection: Selection, units: int, draw: Draw, state: FlatState | N
         case RandomEach(density, seed):
             return UnitChoice(AT_RANDOM, round(density * 2**31), key=key_for(seed, draw.seed, draw.rank + 1))
     raise AssertionError(f"{selection} is no support selection")
+
+
+def takes_greatest(selections: Sequence[Selection]) -> bool:
+    """Return whether rows of zeros, which slots have that nobody has a row of, change nothing of ``selections``."""
+    return len(selections) <= 1 and all(
+        isinstance(one, Top) and isinstance(one.by, Histogram | Reused) for one in selections
+    )
 
 
 MOST_DRIFT = 1.2

@@ -43,7 +43,7 @@ inline bool threshold_of(const float* values, u64 n, const UnitChoice& choice, T
     const auto steps = static_cast<i64>(choice.b);
     switch (choice.kind) {
         case TOP:
-            return exact_threshold(values, n, choice.a, found);
+            return exact_threshold(values, n, choice.a < n ? choice.a : n, found);
         case BISECTED:
             return bisected_threshold(values, n, choice.a, steps, found);
         case SAMPLED:
