@@ -52,13 +52,14 @@ def losses_in(tree: Any) -> list[Any]:
 class Loss:
     """The losses of phase ``name``: whether it selects, and its ``code``: "", "exact", "rounded", "coded" or "voted".
 
-    ``sealed``: what came encoded in the phase before is sent as it is.
+    ``sealed``: what came encoded in the phase before is sent as it is. ``merges``: it selects from sums on their way.
     """
 
     name: str
     code: str = ""
     selects: bool = False
     sealed: bool = False
+    merges: bool = False
 
     def encoded(self, tree: Any) -> Any:
         """Return ``tree`` as it is first sent; raise Wrong where that loses too much."""
@@ -193,7 +194,9 @@ def play_push(step: list[Move], held: Held, one_shot: bool, loss: Loss) -> None:
         together = [piece for _, pieces in groups for piece in pieces]
         if max(Counter(contributions(together)).values()) > 1:
             raise Wrong(f"rank {dst} counts part {part} twice")
-        joined[dst, part] = together if one_shot else [(dst, tuple(tree for _, tree in together))]
+        total = tuple(tree for _, tree in together)
+        kept = ("selected", f"merges of {loss.name}", total) if loss.merges else total
+        joined[dst, part] = together if one_shot else [(dst, kept)]
     for (dst, part), pieces in joined.items():
         held[dst][part] = pieces
 
@@ -250,7 +253,7 @@ def losses_of(plan: Plan) -> list[Loss]:
     for before, phase in zip((None, *plan.of(*VALUE_KINDS)), plan.of(*VALUE_KINDS), strict=False):
         code = phase.code.summability.value if phase.code else ""
         sealed = before is not None and phase.code is not None and forwards_sealed(before, phase)
-        found.append(Loss(phase.name, code, bool(phase.select), sealed))
+        found.append(Loss(phase.name, code, bool(phase.select), sealed, bool(phase.merge)))
     return found
 
 

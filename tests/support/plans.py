@@ -40,5 +40,13 @@ def lossy(plan: Plan, *codes: Code | None, select: tuple[Selection, ...] = (Top(
     return replace(plan, phases=tuple(phases), feedback=Residual())
 
 
+def selecting_merges(plan: Plan) -> Plan:
+    """Return ``plan`` with a selection of all sums that ranks make in the steps of a push."""
+    phases = [
+        replace(phase, merge=() if phase.completes or phase.one_shot else (Top(0.02),)) for phase in plan.phases
+    ]
+    return replace(plan, phases=tuple(phases), feedback=Residual())
+
+
 DIRECT_PUSH = "step { for d in 1 .. size - 1 { send part (rank + d) mod size to (rank + d) mod size } }"
 DIRECT_PULL = "step { for d in 1 .. size - 1 { send part rank to (rank + d) mod size } }"

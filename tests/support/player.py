@@ -49,8 +49,9 @@ class Player:
             case Sparsify(result, segment):
                 self.make(result, ("sparse", self.trees[segment]), segment)
             case Select(result, segment):
-                following = self.what.phases[self.what.phases.index(phase) + 1]
-                self.make(result, ("selected", following.name, self.trees[segment]), segment)
+                following = self.what.phases[(self.what.phases.index(phase) + 1) % len(self.what.phases)]
+                name = f"merges of {phase.name}" if statement.merged else following.name
+                self.make(result, ("selected", name, self.trees[segment]), segment)
             case Encode(result, segment):
                 self.make(result, ("encoded", phase.name, self.trees[segment]), segment)
             case Decode(result, segment):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.cases import COMBINATIONS, INNER, scheme_text, tiered_text
 from tests.support.executor import assert_plays
-from tests.support.plans import lossy, plan_of
+from tests.support.plans import lossy, plan_of, selecting_merges
 from tests.support.player import Tree, play, sum_of
 from zenc.errors import VerificationError
 from zenc.plan.ir import Plan
@@ -93,6 +93,34 @@ def test_what_is_encoded_in_vain_is_kept_by_nobody():
     assert keeps == [[True], [True, False], [True], [True]]
 
 
+@pytest.mark.parametrize("number", range(len(COMBINATIONS)))
+def test_what_merges_leave_out_is_kept_once(number):
+    """Ranks that make the same sum on its way leave out the same; where it is in the result, the lowest keeps it."""
+    tiers = (INNER[number % len(INNER)], COMBINATIONS[number])
+    plans = [(plan_of(scheme_text(*COMBINATIONS[number])), size) for size in (4, 7)]
+    for plan, size in (*plans, (plan_of(tiered_text((2,), tiers), scheme="tiered"), 6)):
+        alone = selecting_merges(plan)
+        for merging in (alone, selecting_merges(lossy(plan, HALF)), selecting_merges(lossy(plan, None))):
+            assert unkept(merging, lower_all(merging, size)) == []
+
+
+def test_a_sum_that_is_made_in_vain_leaves_nothing_out():
+    """Rank 1 adds up what it is sent again, complete; only rank 0 keeps what it leaves out."""
+    text = """
+        scheme wasteful {
+            communication: schedule {
+                push { step { send all to 0 where rank != 0  send all to 1 where rank == 2 } }
+                pull { step { send all to 1 where rank == 0  send all to 2 where rank == 0 } }
+            }
+            aggregation: incremental partition: centralization balance: imbalanced
+        }"""
+    plan = selecting_merges(plan_of(text))
+    programs = lower_all(plan, 3)
+    assert unkept(plan, programs) == []
+    selects = [[each.keeps for each in program.statements if isinstance(each, Select)] for program in programs]
+    assert selects == [[True], [], []]
+
+
 def test_all_contributions_vote_once():
     """A rank encodes what it sums itself as well, and a sum of votes is no vote of another push step."""
     plan = lossy(plan_of(scheme_text("point_to_point", "incremental", PARTS)), Vote(8))
@@ -166,6 +194,7 @@ def test_mutants_of_programs_are_found():
     rng, found = random.Random(17), dict.fromkeys(("kept", "dropped", "doubled", "not held", "not sent"), 0)
     for number, combination in enumerate(COMBINATIONS):
         plan = lossy(plan_of(scheme_text(*combination, "auto", "coo")), HALF, select=((), TOP)[number % 2])
+        plan = selecting_merges(plan) if number % 3 == 0 else plan
         programs = lower_all(plan, 4)
         rank = rng.randrange(4)
         for name, mutant in mutants(programs[rank]):
