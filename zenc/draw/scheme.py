@@ -16,7 +16,7 @@ from zenc.draw.matrix import Flows, draw_matrix, flows_of
 from zenc.draw.scene import Mark, Scene, group, line, path, rectangle, text
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.draw.shown import StepRange
-from zenc.draw.steps import MOST_RANKS, DrawnStep, Holdings, LossMark, Steps, steps_of
+from zenc.draw.steps import MERGED, MOST_RANKS, DrawnStep, Holdings, LossMark, Steps, steps_of
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.scheme.compression_words import selection_text, words_of
@@ -90,15 +90,18 @@ class _SchemeSheet(Sheet):
         middle = (top + bottom) / 2
         moves = count(len(step.moves), "move")
         kind, _, tier = step.phase.partition(" of ")
+        merge = step.plan_phase.merge
         facts = [moves, *([f"tier {tier}"] if tier else []), *_code(step)]
+        facts += [f"merge {selection_text(merge)}"] if merge else []
         texts = [text(MARGIN, middle + 15 + 14 * row, cut(told, 18), "quiet") for row, told in enumerate(facts)]
         head = text(MARGIN, middle, f"{kind} {step.number}", "step")
         title = f"{step.phase}, step {step.number}: {moves}"
-        keepers = [self._keeper(grid, painter, step, mark) for mark in step.kept]
-        painted = (head, *texts, *arrows, *keepers, *labels)
-        self.bands.append(group("band", painted, title, phase=step.phase, step=step.number))
+        keepers = [self._keeper(grid, painter, step, mark) for mark in step.kept if mark.what != MERGED]
         self.y = bottom
         self._row(grid, painter, step, step.after, "after")
+        keepers += [self._keeper(grid, painter, step, mark) for mark in step.kept if mark.what == MERGED]
+        painted = (head, *texts, *arrows, *keepers, *labels)
+        self.bands.append(group("band", painted, title, phase=step.phase, step=step.number))
         self.last = step.after
 
     def _keeper(self, grid: Grid, painter: Painter, step: DrawnStep, mark: LossMark) -> Mark:

@@ -59,6 +59,10 @@ class Move:
     heat: LinkHeat | None
 
 
+MERGED = "merged"
+"""The word for a loss of a sum, which is made after the moves of a step."""
+
+
 @dataclass(frozen=True, slots=True)
 class LossMark:
     """A loss that ``rank`` keeps: that of ``part``, by a selection, a code or rounding, as ``what`` says."""
@@ -72,9 +76,9 @@ class LossMark:
 class DrawnStep:
     """Step ``number`` of a phase, from 1: the moves that run together, and the pieces before and after them.
 
-    ``kept`` are the losses that are made right before them, each with its keeper. In an announce, which moves index
-    sets, ``before`` and ``after`` are [size, 1, size]: the ranks whose index sets a rank has; in a directory there is a
-    part for each rank.
+    ``kept`` are the losses that are made right before them, or of their sums, each with its keeper. In an announce, which
+    moves index sets, ``before`` and ``after`` are [size, 1, size]: the ranks whose index sets a rank has; in a
+    directory there is a part for each rank.
     """
 
     plan_phase: Phase
@@ -244,9 +248,10 @@ def losses_kept(plan: Plan, rounds: Rounds, proof: Proof) -> LossesOfSteps:
         found[first.name, 1] = everywhere
     columns = (each.tolist() for each in (keepers.phase, keepers.step, keepers.rank, keepers.part))
     for place, step, rank, part in sorted(zip(*columns, strict=True)):
-        number = played[step - 1][1] if step > BEGIN else 1
-        mark = LossMark(rank, part, "selected" if step == SELECTED else "encoded")
-        found.setdefault((plan.phases[place].name, number), []).append(mark)
+        at = step if step > BEGIN else SELECTED - step
+        number = played[at - 1][1] if at > 0 else 1
+        what = "encoded" if step >= BEGIN else "selected" if step == SELECTED else MERGED
+        found.setdefault((plan.phases[place].name, number), []).append(LossMark(rank, part, what))
     return found
 
 

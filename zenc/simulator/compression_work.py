@@ -86,5 +86,6 @@ def note(plan: Plan, calibration: Calibration) -> str:
 def _names(plan: Plan) -> Iterator[str]:
     yield from contributing(plan)
     for phase in plan.phases:
+        yield from map(selecting, phase.merge)
         if phase.code is not None:
             yield from (encoding(phase.code), decoding(phase.code))

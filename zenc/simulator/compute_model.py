@@ -28,7 +28,7 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Contiguous, Encoded, Format, HierarchicalHash, Holders
 from zenc.simulator.calibration import HASHED, Calibration, Kernel
-from zenc.simulator.compression_work import contributing, decoding, encoding, seconds
+from zenc.simulator.compression_work import contributing, decoding, encoding, seconds, selecting
 from zenc.simulator.symmetry import ClassProgram, Stage
 
 Floats = npt.NDArray[np.float64]
@@ -164,13 +164,17 @@ class _Kernels:
         return np.asarray(units * seconds(decoding(stage.phase.code), self.expected.unit_bytes, self.by))
 
     def merged(self, stage: Stage, slots: float, held: float | None = None) -> Floats:
-        """Return the seconds [classes] of adding received segments to those held: ``held`` units, or a segment's."""
+        """Return the seconds [classes] of adding received segments to those held, and of selecting from the sums.
+
+        ``held``: the units of each of these, or as many as a received one has.
+        """
         if stage.phase.format is Format.DENSE:
             slots = 0.0
         came, parts = stage.segments.by_rank.T[2:]
         units = self._units(stage, stage.dst, stage.into)
         units = units + (units * parts / np.maximum(came, 1) if held is None else parts * held)
-        return self.by.merge.each(units, units * self.expected.unit_bytes, (came + parts) * slots)
+        select = sum(seconds(selecting(one), 4 * self.expected.gradient.width, self.by) for one in stage.phase.merge)
+        return self.by.merge.each(units, units * self.expected.unit_bytes, (came + parts) * slots) + units * select
 
     def _units(self, stage: Stage, ranks: Ints, messages: Floats) -> Floats:
         bytes = np.bincount(ranks, messages * stage.bytes, minlength=self.ranks)
