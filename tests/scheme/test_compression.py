@@ -54,6 +54,7 @@ def problems(entries: str, parameters: str = "") -> tuple[Diagnostic, ...]:
         ("compress: dgc(0.02)", "select", (c.Top(0.02, c.Sampled(0.01)),)),
         ("compress: sign(64) push: dense", "pull_code", c.Sign(64)),
         ("reselect: top(0.01)", "reselect", (c.Top(0.01),)),
+        ("merge: top(0.01) by reused(4)", "merge", (c.Top(0.01, c.Reused(4)),)),
         ("push: dense as f16", "push_code", c.Rounded("f16")),
     ],
 )
@@ -229,6 +230,9 @@ def test_only_programs_that_compress_read_the_compressors() -> None:
         ("select: probable(0.1) pull: bitmap feedback: residual", "not-linear"),
         ("select: heavy(0.1) then sketch(3, 0.1) feedback: residual", "not-linear"),
         ("select: top(0.1) reselect: random(0.1) feedback: residual", "not-linear"),
+        ("select: top(0.1) merge: sketch(3, 0.1) feedback: residual", "not-linear"),
+        ("select: top(0.1) merge: top(0.1) feedback: residual", None),
+        ("merge: top(0.1)", "needs-feedback"),
         ("project: lowrank(2) select: top(0.1) feedback: residual", "not-linear"),
         ("project: lowrank(2) select: random(0.1) feedback: residual", "not-linear"),
         ("project: lowrank(2) pull: bitmap feedback: residual", "not-linear"),
@@ -263,6 +267,7 @@ def test_what_changes_or_gains_nothing_is_warned_of() -> None:
         ("select: top(0.1) feedback: residual push: dense", "no-gain"),
         ("select: top(0.3) then random_each(0.2) feedback: residual push: coo", "no-gain"),
         ("select: top(0.1) reselect: top(0.6) feedback: residual pull: coo", "no-gain"),
+        ("select: top(0.1) merge: top(0.6) feedback: residual push: coo", "no-gain"),
         ("select: probable(0.5) then sketch(3, 0.5) feedback: residual push: dense", "no-gain"),
         ("push: coo as sign feedback: residual", "no-gain"),
         ("push: dense as sign pull: coo as int feedback: residual", "no-gain"),
@@ -274,6 +279,7 @@ HOLDERS = "communication: point_to_point aggregation: incremental partition: par
 TOP = f"scheme top {{ {REST} select: top(0.1) feedback: residual }}"
 PLAIN = f"scheme plain {{ {REST} push: dense pull: dense }}"
 FIXED = f"scheme exact {{ {REST} push: dense as fixed(8) feedback: residual }}"
+ONE_SHOT = f"scheme mine {{ {REST.replace('incremental', 'one_shot')} merge: top(0.1) feedback: residual }}"
 DRAWN = f"scheme drawn {{ {REST} push: dense pull: dense select: random(0.1) feedback: residual }}"
 
 
@@ -282,6 +288,7 @@ DRAWN = f"scheme drawn {{ {REST} push: dense pull: dense select: random(0.1) fee
     [
         (f"scheme mine {{ {HOLDERS} push: auto as f16 }}", ["not-with-holders"]),
         (f"scheme mine {{ {HOLDERS} select: top(0.1) reselect: top(0.1) feedback: residual }}", ["not-with-holders"]),
+        (f"scheme mine {{ {HOLDERS} merge: top(0.1) feedback: residual }}", ["not-with-holders"]),
         (f"scheme mine {{ {HOLDERS} select: random(0.1) feedback: residual }}", ["not-with-holders"]),
         (f"scheme mine {{ {HOLDERS} select: top(0.1) feedback: residual }}", []),
         (f"{PLAIN} {TOP} scheme mine {{ tier a(2): plain tier b: top }}", []),
@@ -294,6 +301,8 @@ DRAWN = f"scheme drawn {{ {REST} push: dense pull: dense select: random(0.1) fee
         (f"{FIXED} scheme mine {{ tier a(2): exact tier b: exact feedback: momentum }}", ["wrong-value"]),
         (f"{PLAIN} scheme mine {{ tier a(2): plain tier b: plain compress: topk }}", ["tiers-and-dimensions"]),
         (f"{PLAIN} scheme mine {{ tier a(2): plain tier b: plain select: all }}", ["tiers-and-dimensions"]),
+        (f"{PLAIN} scheme mine {{ tier a(2): plain tier b: plain merge: all }}", ["tiers-and-dimensions"]),
+        (ONE_SHOT, ["wrong-value"]),
     ],
 )
 def test_holders_and_tiers(text: str, ids: list[str]) -> None:

@@ -42,9 +42,7 @@ def lossy(plan: Plan, *codes: Code | None, select: tuple[Selection, ...] = (Top(
 
 def selecting_merges(plan: Plan) -> Plan:
     """Return ``plan`` with a selection of all sums that ranks make in the steps of a push."""
-    phases = [
-        replace(phase, merge=() if phase.completes or phase.one_shot else (Top(0.02),)) for phase in plan.phases
-    ]
+    phases = [replace(phase, merge=() if phase.completes or phase.one_shot else (Top(0.02),)) for phase in plan.phases]
     return replace(plan, phases=tuple(phases), feedback=Residual())
 
 

@@ -16,6 +16,7 @@ _NAMES = st.sampled_from(["a", "b", "mine", "dense_ring", "balanced", "ring", "u
 _PATTERNS = ["ring", "hierarchy", "point_to_point", "point_to_point then ring", "mine", "mine(k = 2)"]
 _LOSSES = {
     "select": ["top(0.01) by sampled(0.01)", "probable(0.05) then sketch(3, share = 0.02)", "all", "above(-2.5)"],
+    "merge": ["top(k)", "all"],
     "reselect": ["top(k)", "all"],
     "feedback": ["residual", "momentum(0.9)", "none"],
     "warmup": ["dense(500)", "falling(2000, 0.25)"],

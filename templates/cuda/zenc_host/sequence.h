@@ -143,7 +143,6 @@ public:
     void select(i64 result, i64 segment, i64 full, i64 chosen, i64 place, Numbers ranks, bool keeps,
                 Numbers spent) {
         if (call_.choose == nullptr) return decode(result, segment, spent);
-        leaves_out_ = true;
         const u64 key = key_of(call_.salt, 0, phase_, held(result)->at.part, ranks);
         i64 from = segment;
         if (call_.chooses_rows == 0 || !has(spent, segment) || held(segment)->full) {
@@ -427,7 +426,7 @@ private:
     Several own_, packed_, unused_;
     Several complete_;  // all parts of the result
     bool has_result_ = false;
-    bool leaves_out_ = false;  // units that this rank has contributed
+    bool leaves_out_ = call_.choose != nullptr;  // units that a rank has contributed: here, or on another
     Several sent_, spent_;     // for the last time: in messages, for other segments
     Messages sends_, receives_;
     Kind kind_ = PUSH;

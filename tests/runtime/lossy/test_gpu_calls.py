@@ -186,6 +186,7 @@ REFUSED = {
     "parts are cut by the bytes": coded("f16", "owners", "balanced by encoded"),
     "agree on the scale": coded("fixed(8)", "hops"),
     "select of sums": coded("bf16", "owners", select="select: top(0.1) reselect: top(0.1)"),
+    "its ranks select": coded("bf16", "hierarchy", select="select: top(0.1) merge: top(0.1)"),
     "has an index": coded("int(8, 16)", "owners", format="coo"),
 }
 

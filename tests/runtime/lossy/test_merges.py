@@ -1,4 +1,4 @@
-"""gTop-k: each sum on its way is selected from anew, the same on all ranks that make it, and one of them keeps the rest."""
+"""gTop-k: each sum on its way is selected from anew, alike on all ranks that make it, and one of them keeps the rest."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import zenc
-from tests.runtime.lossy.test_conservation import compiled, gradients
+from tests.runtime.lossy.test_conservation import gradients, summed
 from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 
 Floats = npt.NDArray[np.float32]
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def top(values: Floats, k: int) -> Floats:
@@ -51,3 +51,87 @@ def test_it_is_gtop_k(size: int) -> None:
         assert int((found[0] != 0).sum()) <= 10
         kept = [rank.residual("w").numpy() for rank in ranks]
         assert all(a.tolist() == b.tolist() for a, b in zip(kept, left, strict=True))
+
+
+def merging(moves: str, cut: str, select: str, merge: str, more: str = "push: coo pull: coo") -> str:
+    feedback = "" if "feedback" in more else "feedback: residual"
+    return (
+        f"scheme merging {{ communication: {moves} aggregation: incremental partition: {cut} "
+        f"select: {select} merge: {merge} {more} {feedback} }}"
+    )
+
+
+ONE, CUT = "centralization", "parallelism balance: imbalanced"
+SPREAD = "parallelism balance: balanced by permutation"
+TIERS = "scheme merging { tier node(2): inner tier cluster: outer } " + " ".join(
+    merging(*of).replace("scheme merging", f"scheme {name}")
+    for name, of in {
+        "inner": ("hierarchy", ONE, "top(0.3)", "top(0.2)"),
+        "outer": ("ring", ONE, "top(0.2)", "top(0.1)"),
+    }.items()
+)
+MERGING = {
+    "pairs": merging("hierarchy", ONE, "top(0.1)", "top(0.1)"),
+    "halves": merging("hierarchy", SPREAD, "top(0.2)", "top_of_blocks(0.1, 16)", "push: auto pull: bitmap"),
+    "a chain": merging("ring", ONE, "top(0.2)", "above(3)", "push: elias_fano pull: dense"),
+    "hops": merging("ring", SPREAD, "all", "top(0.2) by sampled(0.3)", "push: block(8) pull: auto"),
+    "draws": merging("hierarchy", ONE, "top(0.3)", "random_each(0.5)"),
+    "owners": merging(
+        "point_to_point then ring", CUT, "top(0.2)", "top(0.2)", "reselect: top(0.1) push: dense pull: coo"
+    ),
+    "tiers": TIERS,
+    "shifted": merging("hierarchy", ONE, "top(0.2)", "top(0.2)", "feedback: shifted"),
+    "momentum": merging("hierarchy", ONE, "top(0.2)", "top(0.2)", "feedback: momentum(0.5)"),
+    "exact": merging("hierarchy", ONE, "top(0.4)", "top(0.3)", "push: coo as fixed(8) pull: coo as fixed(8)"),
+    "rounded": merging("hierarchy", ONE, "top(0.4)", "top(0.3)", "push: coo as bf16 pull: coo as bf16"),
+}
+EXACT = [kind for kind in MERGING if kind not in ("shifted", "momentum", "rounded")]
+
+
+def of_kind(kind: str, size: int, target: str = "cpu") -> Artifact:
+    told = {"target": target, "arch": []} if target == "cuda" else {}
+    return zenc.compile_text(MERGING[kind], ranks=size, scheme="merging", **told)
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_merges_lose_nothing(kind: str) -> None:
+    """Gradients are the sum and what is kept, in integers, among 1 to 9 ranks, of which some have nothing."""
+    for size in (2, 4, 6, 8) if kind == "tiers" else (1, 3, 4, 7, 9) if kind != "pairs" else range(1, 10):
+        ranks, due = collectives(of_kind(kind, size), size), torch.zeros(130, dtype=torch.float64)
+        for step in range(4):
+            given = gradients(size, 130, step, DTYPES[size % 3])
+            given[size // 2].mul_(step % 2)
+            found = run_all(ranks, [each.clone() for each in given], name="w")
+            assert all(torch.equal(found[0], other) for other in found)
+            due += torch.stack(given).double().sum(dim=0) - found[0].double()
+            assert torch.equal(sum(rank.residual("w").double() for rank in ranks), due)
+
+
+@pytest.mark.parametrize(("turn", "kind"), list(enumerate(MERGING)))
+def test_gpus_do_as_cpus(turn: int, kind: str) -> None:
+    size, dtype = (4 if kind == "tiers" else 2 + turn % 4), DTYPES[turn % 3]
+    gpus = [rank.collective for rank in emulated_ranks(of_kind(kind, size, "cuda"), size)]
+    cpus = collectives(of_kind(kind, size), size)
+    for step in range(3):
+        given = [torch.randn(1100, generator=torch.Generator().manual_seed(9 * step + r)) for r in range(size)]
+        given[turn % size].mul_(step % 2)
+        of_gpus, of_cpus = (
+            run_all(ranks, [each.to(dtype, copy=True) for each in given], "mean", name="w") for ranks in (gpus, cpus)
+        )
+        assert all(torch.equal(of_cpus[0], each) for each in (*of_gpus, *of_cpus))
+        assert all(torch.equal(a.residual("w"), b.residual("w")) for a, b in zip(gpus, cpus, strict=True))
+    assert gpus[0].stats["units_out"] == cpus[0].stats["units_out"]
+
+
+def test_states_go_on_with_fewer_ranks() -> None:
+    """All that four ranks kept is in the first sum of two, or kept by them."""
+    first, second = (collectives(of_kind("pairs", size), size) for size in (4, 2))
+    run_all(first, gradients(4, 130, 0), name="w")
+    kept = sum(rank.residual("w").double() for rank in first)
+    state = summed([rank.state_dict() for rank in first])
+    for rank in second:
+        rank.load_state_dict(state)
+    given = gradients(2, 130, 1)
+    found = run_all(second, [each.clone() for each in given], name="w")
+    left = sum(rank.residual("w").double() for rank in second)
+    assert torch.equal(found[0].double() + left, kept + torch.stack(given).double().sum(dim=0))
