@@ -76,8 +76,8 @@ class LossMark:
 class DrawnStep:
     """Step ``number`` of a phase, from 1: the moves that run together, and the pieces before and after them.
 
-    ``kept`` are the losses that are made right before them, or of their sums, each with its keeper. In an announce, which
-    moves index sets, ``before`` and ``after`` are [size, 1, size]: the ranks whose index sets a rank has; in a
+    ``kept`` are the losses that are made right before them, or of their sums, each with its keeper. In an announce,
+    which moves index sets, ``before`` and ``after`` are [size, 1, size]: the ranks whose index sets a rank has; in a
     directory there is a part for each rank.
     """
 

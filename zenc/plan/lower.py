@@ -83,21 +83,11 @@ def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase,
     if len(scheme.tiers) > 1:
         place = places(scheme.tiers)[tier.depth]
         push, pull = rewritten(push, place), rewritten(pull, place)
+    push, pull = _settled(push, known), _settled(pull, known)
+    push_at, pull_at = (moves.push_span, push_said), (moves.pull_span, pull_said)
     return (
-        Phase(
-            PhaseKind.PUSH,
-            _settled(push, known),
-            of.push,
-            tier,
-            of.push_code,
-            of.select,
-            moves.push_span,
-            push_said,
-            of.merge,
-        ),
-        Phase(
-            PhaseKind.PULL, _settled(pull, known), of.pull, tier, of.pull_code, of.reselect, moves.pull_span, pull_said
-        ),
+        Phase(PhaseKind.PUSH, push, of.push, tier, of.push_code, of.select, *push_at, of.merge),
+        Phase(PhaseKind.PULL, pull, of.pull, tier, of.pull_code, of.reselect, *pull_at),
     )
 
 

@@ -174,7 +174,8 @@ class _Kernels:
         units = self._units(stage, stage.dst, stage.into)
         units = units + (units * parts / np.maximum(came, 1) if held is None else parts * held)
         select = sum(seconds(selecting(one), 4 * self.expected.gradient.width, self.by) for one in stage.phase.merge)
-        return self.by.merge.each(units, units * self.expected.unit_bytes, (came + parts) * slots) + units * select
+        added = self.by.merge.each(units, units * self.expected.unit_bytes, (came + parts) * slots)
+        return np.asarray(added + units * select)
 
     def _units(self, stage: Stage, ranks: Ints, messages: Floats) -> Floats:
         bytes = np.bincount(ranks, messages * stage.bytes, minlength=self.ranks)

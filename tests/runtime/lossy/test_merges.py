@@ -1,4 +1,4 @@
-"""gTop-k: each sum on its way is selected from anew, alike on all ranks that make it, and one of them keeps the rest."""
+"""gTop-k: sums on their way are selected from anew, alike where ranks make the same, and one of them keeps the rest."""
 
 from __future__ import annotations
 
