@@ -142,7 +142,7 @@ class Phase:
 
     @property
     def selects(self) -> tuple[Selection, ...]:
-        """All its selections."""
+        """The selections when it begins, and those of its merges."""
         return self.select + self.merge
 
     @property
