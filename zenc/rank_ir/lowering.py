@@ -251,7 +251,7 @@ class Lowering:
             self.held[part] = {self.rank: self._merged(self.held[part] | pieces)}
 
     def _select_merged(self, parts: Iterable[int], step: int) -> None:
-        """Select from the sums just made of ``parts``, and fill up what is left: statements of one kind in a row."""
+        """Select from the sums just made of ``parts``, and fill up the rest: statements of one kind in a row."""
         phase, found = self.plan.phases[self.place], dict[int, int]()
         for part in parts:
             (segment,) = self.held[part].values()

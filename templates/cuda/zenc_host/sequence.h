@@ -426,8 +426,8 @@ private:
     Several own_, packed_, unused_;
     Several complete_;  // all parts of the result
     bool has_result_ = false;
-    bool leaves_out_ = call_.choose != nullptr;  // units that a rank has contributed: here, or on another
-    Several sent_, spent_;     // for the last time: in messages, for other segments
+    bool leaves_out_ = call_.choose != nullptr;  // contributed units, here or on another rank
+    Several sent_, spent_;                       // for the last time: in messages, for other segments
     Messages sends_, receives_;
     Kind kind_ = PUSH;
     Carries carries_ = SEGMENTS;

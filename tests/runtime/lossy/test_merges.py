@@ -124,7 +124,7 @@ def test_gpus_do_as_cpus(turn: int, kind: str) -> None:
 
 
 def test_states_go_on_with_fewer_ranks() -> None:
-    """What four ranks kept is in the first sum of two, or kept by them."""
+    """Residuals of four ranks are in the first sum of two, or kept by them."""
     first, second = (collectives(of_kind("pairs", size), size) for size in (4, 2))
     run_all(first, gradients(4, 130, 0), name="w")
     kept = sum(rank.residual("w").double() for rank in first)
