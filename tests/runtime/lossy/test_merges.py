@@ -95,7 +95,7 @@ def of_kind(kind: str, size: int, target: str = "cpu") -> Artifact:
 
 @pytest.mark.parametrize("kind", EXACT)
 def test_merges_lose_nothing(kind: str) -> None:
-    """Gradients are the sum and what is kept, in integers, among 1 to 9 ranks, of which some have nothing."""
+    """Gradients are the sum and the residuals, in integers, among 1 to 9 ranks, of which some have nothing."""
     for size in (2, 4, 6, 8) if kind == "tiers" else (1, 3, 4, 7, 9) if kind != "pairs" else range(1, 10):
         ranks, due = collectives(of_kind(kind, size), size), torch.zeros(130, dtype=torch.float64)
         for step in range(4):
