@@ -42,8 +42,10 @@ PART = Part(ROOT / "benchmarks" / "reports" / "bounds.md", *MARKS, RESULTS / "cl
 def rows_of(cluster: str, load: str, rounds: int) -> list[dict[str, Any]]:
     """Return a row for each way to sum."""
     (workload, least, most), topology = LOADS[load], load_topology(f"{FILE}:{cluster}")
-    found = synthesize(topology, 4.0 * workload.units * workload.width)
-    found = replace(found, chunks=min(max(found.chunks, least), most))
+    profile = from_gradients(units_of(workload, topology.size, 1))
+    found = synthesize(topology, 4.0 * workload.units * workload.width, gradient=profile if load != "dense" else None)
+    if load == "dense":
+        found = replace(found, form=found.form._replace(chunks=min(max(found.form.chunks, least), most)))
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, f"{name}.zen") for name in (OURS, TUNED)]
         files[0].write_text(found.text())

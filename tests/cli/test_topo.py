@@ -136,6 +136,12 @@ def test_json_has_the_bound_and_the_text() -> None:
     assert 0.95 < found["share"] <= 1 and found["seconds"] * found["bound"] >= found["bytes"]
 
 
+def test_a_density_names_the_form() -> None:
+    given = ["synthesize", "ring(4)", "--bytes", "5e6", "--density", "0.02", "--json"]
+    found = json.loads(CliRunner().invoke(app, given).stdout)
+    assert found["density"] == pytest.approx(0.02) and "for 5 MB if dense" in found["text"]
+
+
 def test_too_many_ranks_are_an_error_with_its_id() -> None:
     run = CliRunner().invoke(app, ["synthesize", "ring(4096)", "--json"])
     assert run.exit_code == 1 and json.loads(run.stdout)["diagnostics"][0]["id"] == "topology-too-large"

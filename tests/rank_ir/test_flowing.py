@@ -8,6 +8,7 @@ import pytest
 from tests.rank_ir.test_lower import assert_numbers_are_used
 from tests.support.player import Player, Tree, play
 from tests.support.shipped import SHIPPED, plan_of_shipped
+from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Plan
 from zenc.rank_ir.flowing import flowing
 from zenc.rank_ir.ir import Exchange, RankProgram, used_by
@@ -93,6 +94,10 @@ def test_two_trees_flow(size: int) -> None:
 
 def test_synthesized_trees_flow() -> None:
     assert_flows(synthesize(load_topology(UNEQUAL), chunks=3).plan, 5)
+
+
+def test_trees_by_holders_flow_behind_the_announce() -> None:
+    assert_flows(synthesize(load_topology(UNEQUAL), 1e6, 3, gradient=uniform(0.05, 1000, 64)).plan, 5)
 
 
 def test_pulls_that_need_all_pushes_do_not_begin_early() -> None:

@@ -3,7 +3,19 @@
 from typing import Any
 
 from zenc.plan.ir import PhaseKind
-from zenc.rank_ir.ir import Decode, Encode, Exchange, Fill, Merge, RankPhase, RankProgram, Select, Sparsify, Statement
+from zenc.rank_ir.ir import (
+    Decode,
+    Encode,
+    Exchange,
+    Fill,
+    Merge,
+    RankPhase,
+    RankProgram,
+    Select,
+    Sparsify,
+    Split,
+    Statement,
+)
 from zenc.scheme.model import Format
 from zenc.wire.formats import FILLING
 
@@ -54,6 +66,8 @@ class Player:
                 self.make(result, ("selected", name, self.trees[segment]), segment)
             case Encode(result, segment):
                 self.make(result, ("encoded", phase.name, self.trees[segment]), segment)
+            case Split(results):
+                self.trees |= dict.fromkeys(results, self.what.rank)
             case Decode(result, segment):
                 assert self.what.segments[segment].code is not None
                 self.make(result, ("decoded", self.trees[segment]), segment)

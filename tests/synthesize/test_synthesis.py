@@ -17,15 +17,19 @@ from tests.support.cases import same_bits, same_units, sparse_tensor, wrong_sums
 from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import load_artifact
+from zenc.gradients.profile_generators import uniform
 from zenc.language.files import load_file, load_text
 from zenc.language.formatter import format_text
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
 from zenc.select.candidates import synthesized
+from zenc.simulator.predict import predict
 from zenc.synthesize.arborescence import cheapest, depths, shallow
 from zenc.synthesize.simplex import heaviest
+from zenc.synthesize.sparse import forms, plan_of
 from zenc.synthesize.synthesis import synthesize
+from zenc.synthesize.write import Form
 from zenc.topology.load import load_topology
 from zenc.verify.proof import verify
 
@@ -39,6 +43,14 @@ UNEQUAL = """topology unequal {
     link gpu(3) -> gpu(4): 20 GB/s
     link gpu(4) -> gpu(1): 30 GB/s
 }"""
+
+
+HOSTS = """topology hosts {
+    levels: rack(2), host(2)
+    for r in 0 .. 1 { switch top(r) for h in 0 .. 1 { link host(r, h) - top(r): 400 Mbit/s } }
+    link top(0) - top(1): 100 Mbit/s
+}"""
+ONE_SWITCH = "topology hosts { levels: host(4) switch box for h in 0 .. 3 { link host(h) - box: 100 Mbit/s } }"
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +115,8 @@ def test_sparse_sums_are_exact(size: int) -> None:
 def test_a_search_tries_trees_in_few_chunks_and_in_many() -> None:
     drafts = list(synthesized(load_topology("ring(4)"), lambda _: None))
     assert [dict(draft.parameters)["chunks"] for draft in drafts[:2]] == [1, 8]
+    hosts = [draft.label for draft in synthesized(load_topology(HOSTS), lambda _: None)]
+    assert hosts[-4:] == [f"trees by holders(chunks = {chunks})" for chunks in (1, 4, 8, 16)]
     scheme, _ = resolve(load_text(drafts[0].text("tuned"), "tuned.zen"), "tuned")
     assert verify(lower(scheme, 4), 4)[1].size == 4
     assert list(synthesized(None, lambda _: None)) == []
@@ -111,7 +125,12 @@ def test_a_search_tries_trees_in_few_chunks_and_in_many() -> None:
 def test_auto_has_trees_where_a_topology_is_given(tmp_path: Path) -> None:
     """Candidates without a way are left out: on a ring, neighbours alone have one."""
     usual = ["balanced", "holders", "hierarchical_centralization", "dense_ring"]
-    for cluster, names in (("nodes(2, gpus = 2)", [*usual, "trees"]), ("ring(4)", ["dense_ring", "trees"])):
+    trees = ["trees", "trees_by_holders"]
+    for cluster, names in (
+        ("nodes(2, gpus = 2)", [*usual, "trees"]),
+        ("ring(4)", ["dense_ring", "trees"]),
+        (HOSTS, [*usual, *trees]),
+    ):
         report = zenc.check("auto", topology=load_topology(cluster))
         assert list(report.candidates) == names
     assert list(zenc.check("auto", topology=load_topology("dgx(1)")).candidates) == usual  # one switch
@@ -121,6 +140,27 @@ def test_auto_has_trees_where_a_topology_is_given(tmp_path: Path) -> None:
         inputs = [sparse_tensor("random", rank, 4, 90, 3, torch.float32, call) for rank in range(4)]
         results = run_all(ranks, [tensor.clone() for tensor in inputs])
         assert wrong_sums(results, inputs) == [] and same_bits(results)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "density", "form"),
+    [(HOSTS, 0.02, Form(4, True)), (HOSTS, 0.9, Form(8, True)), (ONE_SWITCH, 0.02, Form(0, True))],
+)
+def test_of_sparse_gradients_the_quickest_form_is_taken(cluster: str, density: float, form: Form) -> None:
+    topology, profile = load_topology(cluster), uniform(density, 200_000, 64)
+    found = synthesize(topology, gradient=profile)
+    assert found.form == form and str(form) == dict(found.rows())["scheme"]
+    every = [plan_of(topology, found.packing, found.up, each) for each in forms(topology, found.packing)]
+    assert found.seconds <= 1.01 * min(predict(plan, 4, profile, topology).seconds for plan in every)
+    assert format_text(found.text(), "again") == found.text()
+    again, _ = resolve(load_text(found.text(), "hosts.zen"), "for_hosts")
+    assert lower(again, 4).digest == found.plan.digest
+
+
+def test_gpus_get_no_owners_in_chunks() -> None:
+    found = synthesize(load_topology("nodes(2, gpus = 2)"), gradient=uniform(0.02, 200_000, 64))
+    kinds = set(forms(found.topology, found.packing))
+    assert {form.chunks for form in kinds if form.by_holders} <= {0, 1} and found.form in kinds
 
 
 def test_both_targets_have_the_same_bits() -> None:

@@ -71,6 +71,7 @@ class TierCounts:
         self.plan, self.size = plan, size
         self.members = size if plan.across is None else plan.counts(size)[-1]
         self.inner = size // self.members
+        self.cut = plan.tiers[-1].cut if plan.announces else 1
 
     def of(self, phase: Phase, some: DeliveryCounts) -> DeliveryCounts:
         """Return ``some`` as the tier of ``phase`` counts them: members contribute; tiers inside move whole parts."""
@@ -82,12 +83,16 @@ class TierCounts:
         columns = {name: getattr(some, name)[rows] for name in some.__slots__}
         return DeliveryCounts(**columns | {"part": columns["part"] // self.members})
 
+    def owner(self, part: Ints) -> Ints:
+        """Return the member that owns each ``part`` [parts], by holders."""
+        return part // self.cut % self.members
+
     def owned(self, kind: PhaseKind, moved: Deliveries) -> Mask:
         """Return whether the owner of the part has contributed, [rows] of ``moved``; by holders.
 
         All ranks of a member of an outermost tier have contributed, or none.
         """
-        part, everyone = moved.part % self.members * self.inner, np.asarray(moved.contributors == self.size)
+        part, everyone = self.owner(moved.part) * self.inner, np.asarray(moved.contributors == self.size)
         if kind is PhaseKind.PULL:
             return everyone
         bit = moved.members[np.arange(len(part)), part // 64] >> (part % 64).astype(np.uint64)
@@ -290,8 +295,9 @@ class ExpectedBytes:
 
     def _held(self, ranks: int) -> float:
         """Return units of a part that ``ranks`` hold together, without the owner unless they are all."""
-        slots = self.units_held(self.size) / self.size
-        return slots if ranks == self.size else max(0.0, (self.units_held(ranks) - ranks * slots) / (self.size - ranks))
+        slots, cut = self.units_held(self.size) / self.size, self.counted.cut
+        others = 0.0 if ranks == self.size else (self.units_held(ranks) - ranks * slots) / (self.size - ranks)
+        return slots / cut if ranks == self.size else max(0.0, others / cut)
 
 
 def expected_bytes(plan: Plan, size: int, gradient: GradientSpec, gpu: bool = False) -> ExpectedBytes:

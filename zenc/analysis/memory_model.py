@@ -151,8 +151,8 @@ class IndexSets:
     ``present`` is the number of ``units`` that somebody holds; each of ``members`` owns some of them.
     """
 
-    def __init__(self, size: int, members: int, units: int, present: int, parts: int) -> None:
-        self.size, self.present, self.parts = size, present, parts
+    def __init__(self, size: int, members: int, units: int, present: int, parts: int, cut: int) -> None:
+        self.size, self.present, self.parts, self.cut = size, present, parts, cut
         self.set_bytes = bitmap_bytes(units)
         self.part_bytes = members * bitmap_bytes(-(-present // members))
         self.held: Ints = np.full(size, self.set_bytes, dtype=np.int64)
@@ -176,7 +176,7 @@ class IndexSets:
     def push(self, moved: Deliveries) -> None:
         """Add the bitmaps of parts that are summed."""
         before = self.summed.sum(axis=1)
-        self.summed[moved.dst, moved.part % self.summed.shape[1]] = True
+        self.summed[moved.dst, moved.part // self.cut % self.summed.shape[1]] = True
         self.held = self.held + (self.summed.sum(axis=1) - before) * self.part_bytes
 
 
@@ -222,7 +222,8 @@ class MemoryModel:
         if not plan.announces and plan.across is None:
             return None
         units = -(-self.expected.units // (plan.parts_of_mapping(size) if plan.across is not None else 1))
-        return IndexSets(size, members, units, self._units(size, units), members if plan.by_directory(size) else 1)
+        parts, cut = members if plan.by_directory(size) else 1, self.expected.counted.cut
+        return IndexSets(size, members, units, self._units(size, units), parts, cut)
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         """Count the deliveries ``moved`` in step ``number`` of ``phase``."""

@@ -19,12 +19,14 @@ Examples:
   nvidia-smi topo -m > box.txt && zenc synthesize box.txt -o box.zen
   zenc synthesize 'box.txt(nodes = 4, network_bandwidth = 100 Gbit/s)' -o boxes.zen
   zenc synthesize cluster.graphml --chunks 16 --json
+  zenc synthesize cluster.graphml --bytes 50e6 --density 0.02 -o sparse.zen
 
 \b
 What it answers: how fast an all-reduce can be on this cluster at all, and which scheme comes near that.
   1. The bound is proved: no scheme sends more through the cut than its links carry.
   2. The scheme is trees, as a text to read and commit; `zenc check` proves it again, on links with --topology.
   3. "predicted" is of a dense gradient of --bytes, by the simulator: bytes and links, without kernels and headers.
+     At a --density the quickest form is taken: trees in few or many chunks, permuted or by holders, or owners alone.
 Ranks pass on what they receive, so they need no links to all others; any ranks, switches, links and ways will do.
 """
 
@@ -43,6 +45,9 @@ def synthesize(
         int | None,
         typer.Option(min=1, max=304, metavar="N", help="Pieces in which a tree carries. [default: by depth]"),
     ] = None,
+    density: Annotated[
+        float, typer.Option(min=1e-9, max=1.0, metavar="D", help="Share of rows of 64 values that a rank holds.")
+    ] = 1.0,
     json: common.JsonOption = False,
 ) -> None:
     """Find the bound of a cluster, and write a scheme that comes near it.
@@ -51,11 +56,13 @@ def synthesize(
     are packed into the links from every rank to all others; sums go up the trees, and down again, in chunks.
     """
     with common.reporting(json):
+        from zenc.gradients.profile_generators import uniform
         from zenc.synthesize.synthesis import synthesize as made
 
         cluster, _ = common.on_topology(topology, None)
         assert cluster is not None
-        found = made(cluster, bytes, chunks, Progress("synthesize", pause=2.0))
+        gradient = uniform(density, max(1, round(bytes / 256)), 64) if density < 1 else None
+        found = made(cluster, bytes, chunks, Progress("synthesize", pause=2.0), gradient)
         text = found.text(shlex.join(["zenc", *sys.argv[1:]]))
         if output:
             write_text(output, text)

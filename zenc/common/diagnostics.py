@@ -204,7 +204,7 @@ _MEANINGS = {
         "no-such-gpu": "a GPU is asked for that this process does not see",
         "forked": "a process was forked from one that had started CUDA, or had loaded a scheme",
         "no-compression": "a scheme that selects or encodes values can't do what is asked of it",
-        "owners-in-a-tier": "a scheme with a tier that has owners of its own is to run on GPUs",
+        "owners-in-a-tier": "a scheme with a tier of owners, or with several parts for each, is to run on GPUs",
         "wrong-arch": "there are no kernels for a GPU, and nothing to compile them with",
     },
     "cache": {

@@ -136,8 +136,13 @@ def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
 def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
     """Raise BuildError where ``target`` can't run ``plan`` among ``size`` ranks, or any number.
 
-    The id is ``no-compression`` where sums of the ranks have too many bits; ``owners-in-a-tier`` for GPUs.
+    The id is ``no-compression`` where sums of the ranks have too many bits; ``owners-in-a-tier`` for GPUs, also where
+    the units of an owner are cut.
     """
+    if plan.announces and plan.tiers[-1].cut > 1 and target == CUDA:
+        message = f"{plan.scheme} cuts what each rank owns in {plan.tiers[-1].cut}, which CPUs alone do"
+        help = "write partition: parallelism; or sum the tensor on the CPU"
+        raise BuildError(Diagnostic("owners-in-a-tier", message, plan.tiers[-1].span, help=help))
     if plan.across is not None and target == CUDA:
         message = f"the outermost tier of {plan.scheme} is balanced by holders, which GPUs do among all ranks only"
         help = "put a scheme with another balance outermost, such as 'balanced'; or sum the tensor on the CPU"

@@ -149,8 +149,9 @@ class _PlanReader:
             raise ValueError("units are announced under the mapping 'holders', and under no other")
         if ("directory" in data) != (isinstance(holders, Holders) and holders.directory is not None):
             raise ValueError("a directory has moves, and a least number of ranks")
-        if isinstance(holders, Holders | Encoded) and tiers[-1].cut > 1:
-            raise ValueError("parts that are cut anew in each call are as many as ranks")
+        whole = isinstance(holders, Holders) and not (across or holders.directory)
+        if isinstance(holders, Holders | Encoded) and tiers[-1].cut > 1 and not whole:
+            raise ValueError("parts by encoded sizes, of a directory or of a tier's owners are as many as ranks")
         if announces:
             _ensure_owners(tiers, phases, mapping, across)
         if across is not None and ("feedback" in data or "warmup" in data):

@@ -28,9 +28,9 @@ At the end every rank holds every part, complete.
 
     announce Before all that, under Holders, a push of one part and one-shot aggregation, in which a contribution is the
     set of units that a rank holds, without values. Every rank ends it with the sets of all ranks, and so knows all
-    parts: part p are the units that rank p owns, one of those that hold them, ascending; zenc.scheme.model.Holders. No
-    slot of such a part is empty on all ranks, and the holders of each slot are known before it comes, so that values
-    travel alone.
+    parts: part p are the units that rank p // cut owns, one of those that hold them, ascending, and dealt in turns;
+    zenc.scheme.model.Holders. No slot of such a part is empty on all ranks, and the holders of each slot are known
+    before it comes, so that values travel alone.
 
     directory  Where there is one, among as many ranks as the mapping says or more, index sets are announced in as many
               parts as there are ranks, and part q of all of them comes to its owner, as the values of a push do. That

@@ -115,11 +115,10 @@ _LATE = 1 << 40
 
 
 def _is_plain(plan: Plan) -> bool:
-    """Return whether ``plan`` is a push and a pull, and nothing happens to all parts together in between."""
-    push, pull = plan.phases[0], plan.phases[-1]
-    kinds = tuple(phase.kind for phase in plan.phases)
-    owned = plan.announces or plan.across is not None
-    return kinds == VALUE_KINDS and not (plan.is_lossy or owned or push.one_shot or pull.one_shot)
+    """Return whether ``plan`` is a push and a pull, after an announce at most, and nothing happens in between."""
+    push, pull = plan.phases[-2:]
+    kinds = tuple(phase.kind for phase in plan.phases if phase.kind is not PhaseKind.ANNOUNCE)
+    return kinds == VALUE_KINDS and not (plan.is_lossy or plan.across or push.one_shot or pull.one_shot)
 
 
 def _steps(table: ExchangeTable, number: int, wanted: Mask) -> Iterable[RankStep]:

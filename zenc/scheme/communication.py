@@ -263,6 +263,9 @@ def check_across(
             f"'{scheme.name}' is balanced by holders, and the parts of the tiers inside are the same in every call"
         )
         report.error("not-with-holders", message, span, help="use 'balanced by permutation' inside")
+    if scheme.tiers[-1].cut > 1:
+        message = f"'{scheme.name}' cuts what each rank owns, and owners in a tier have one part each"
+        report.error("not-with-holders", message, span, help="write partition: parallelism there")
     for place, what in losses:
         message = f"{what}, and beside a tier that is balanced by holders nothing is lost"
         help = "leave that out, or put a scheme with another balance outermost"

@@ -126,7 +126,8 @@ class Permutation:
 class Holders:
     """An owner of each unit among the ranks that hold it, agreed on anew in every call.
 
-    The ranks announce their units first. Parts are the units of one owner, so they differ from call to call.
+    The ranks announce their units first. Parts are the units of one owner, so they differ from call to call; where the
+    tier cuts them, unit i of an owner is in its part i mod ``cut``, and part p is of owner p // ``cut``.
     ``directory``: the number of ranks from which on a directory names the owners, each rank those of its share of the
     units; among fewer, or where it is None, all ranks hear all index sets.
     """

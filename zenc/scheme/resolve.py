@@ -209,10 +209,10 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     unit = reader.one_of("unit", model.Unit, model.Unit.AUTO)
     reader.report_missing(partition)
     check_holders(balance, partition, {"push": push, "pull": pull}, entries, report)
-    if cut > 1 and isinstance(balance, model.Holders | model.Encoded):
-        message = "parts that are cut anew in each call are as many as ranks"
-        report.error("not-with-holders", message, entries["partition"].span, help="write partition: parallelism")
     balance, announce = resolve_announce(balance, entries, resolver, report)
+    if cut > 1 and (isinstance(balance, model.Encoded) or (isinstance(balance, model.Holders) and balance.directory)):
+        message = "parts by encoded sizes, and those of owners that a directory names, are as many as ranks"
+        report.error("not-with-holders", message, entries["partition"].span, help="write partition: parallelism")
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     if not (communication and aggregation and partition and mapping and push and pull and unit):
         return None

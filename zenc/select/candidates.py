@@ -33,8 +33,9 @@ from zenc.scheme.library import shipped
 from zenc.scheme.model import Candidate, Choice, Scheme
 from zenc.scheme.resolve import resolve
 from zenc.simulator.network import Cluster, star_of
+from zenc.synthesize.sparse import CHUNKS
 from zenc.synthesize.synthesis import packed
-from zenc.synthesize.write import scheme_text
+from zenc.synthesize.write import Form, scheme_text
 from zenc.topology.model import Topology
 
 COMMUNICATIONS = ("point_to_point", "ring", "hierarchy")
@@ -44,6 +45,7 @@ INSIDE = ("dense_ring", "dense_halving_doubling", "balanced", "hierarchical_cent
 ACROSS = ("balanced", "dense_ring", "dense_halving_doubling", "sparcml", "sparcml_split", "agsparse")
 BALANCED = "balanced by permutation"
 HOLDERS = "balanced by holders"
+TREES = "trees", "trees by holders"
 MOST_SYNTHESIZED = 64
 """Most ranks for which a search synthesizes trees: it takes seconds."""
 
@@ -178,32 +180,40 @@ def refined(of: SchemeDraft, elements: bool) -> Iterator[SchemeDraft]:
 
 
 def synthesized(topology: Topology | None, progress: Callable[[str], None]) -> Iterator[SchemeDraft]:
-    """Yield trees for ``topology``, in 1 to as many chunks as they need; none for one switch, or many ranks."""
+    """Yield trees for ``topology``, in 1 to as many chunks as they need, permuted and by holders.
+
+    None for one switch, or many ranks; on GPUs none by holders, who cut what they own on CPUs alone.
+    """
     if topology is None or star_of(topology) is not None or not 1 < topology.size <= MOST_SYNTHESIZED:
         return
     _, _, down, up = packed(topology, progress)
-    file = load_text(scheme_text(topology, down, up, down.chunks), "trees.zen").main
-    base = _draft(file, file.schemes[0])
-    base = replace(base, label="trees", imports=(), schedule=_source(file.schedules[0].span))
-    for chunks in dict.fromkeys((1, min(8, down.chunks), down.chunks)):
-        parameters = tuple({**dict(base.parameters), "chunks": chunks}.items())
-        yield replace(base, label=f"trees(chunks = {chunks})", parameters=parameters)
+    for label, by_holders in zip(TREES, (False,) if topology.has_gpus else (False, True), strict=False):
+        file = load_text(scheme_text(topology, down, up, Form(1, by_holders)), "trees.zen").main
+        base = _draft(file, file.schemes[0])
+        base = replace(base, label=label, imports=(), schedule=_source(file.schedules[0].span))
+        for chunks in CHUNKS if by_holders else dict.fromkeys((1, min(8, down.chunks), down.chunks)):
+            parameters = tuple({**dict(base.parameters), "chunks": chunks}.items())
+            yield replace(base, label=f"{label}(chunks = {chunks})", parameters=parameters)
 
 
 def with_trees(choice: Choice, topology: Topology) -> Choice:
-    """Return ``choice`` with trees for ``topology`` as its last candidate, in few chunks; itself where there are none.
+    """Return ``choice`` with trees for ``topology`` as its last candidates, in few chunks; itself where there are none.
 
     Candidates with moves that have no way there are left out. See ``synthesized``.
     """
-    drafts = list(synthesized(topology, lambda _: None))[:2]
+    drafts = list(synthesized(topology, lambda _: None))
     if not drafts:
         return choice
-    files = load_text(drafts[-1].text("trees"), "trees.zen")
-    scheme, _ = resolve(files, "trees")
-    sources = {source.name: source for source in (*choice.sources, *files.sources)}
-    able = [each for each in choice.candidates if _has_ways(each.scheme, topology)]
-    candidates = (*able, Candidate("trees", scheme, span=choice.span))
-    return replace(choice, candidates=candidates, sources=tuple(sources.values()))
+    candidates = [each for each in choice.candidates if _has_ways(each.scheme, topology)]
+    sources = {source.name: source for source in choice.sources}
+    for label in TREES:
+        if few := [draft for draft in drafts if draft.label.startswith(f"{label}(")][:2]:
+            name = label.replace(" ", "_")
+            files = load_text(few[-1].text(name), f"{name}.zen")
+            scheme, _ = resolve(files, name)
+            candidates.append(Candidate(name, scheme, span=choice.span))
+            sources |= {source.name: source for source in files.sources}
+    return replace(choice, candidates=tuple(candidates), sources=tuple(sources.values()))
 
 
 def _has_ways(scheme: Scheme, topology: Topology) -> bool:

@@ -204,7 +204,7 @@ class _ByHolders(_Kernels):
 
     def works(self) -> Iterator[KernelWork]:
         kinds, units = [stage.phase.kind for stage in self.stages], self.expected.units
-        slots = self.expected.result_units / self.expected.size  # of a part: the units that its owner has
+        slots = self.expected.result_units / self.expected.parts  # of a part: units that its owner has
         for number, stage in enumerate(self.stages):
             before, beside, after = self.nothing, self.nothing, self.nothing
             is_first = number == kinds.index(kinds[number])
@@ -239,7 +239,7 @@ class _ByHolders(_Kernels):
 
     def _arrived(self, stage: Stage) -> float:
         """Return the share of all parts that comes to a rank in ``stage`` of the pull, on average."""
-        return float(stage.segments.by_rank[:, 2] @ self.sizes) / (float(self.sizes.sum()) * self.expected.size)
+        return float(stage.segments.by_rank[:, 2] @ self.sizes) / (float(self.sizes.sum()) * self.expected.parts)
 
 
 class _ByDirectory(_ByHolders):

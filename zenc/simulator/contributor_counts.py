@@ -47,10 +47,10 @@ def play(plan: Plan, size: int) -> Iterator[CountedStep]:
     ``plan`` counts as proved. Raises VerificationError as ``zenc.plan.unroll.expand`` does.
     """
     tiers = TierCounts(plan, size)
-    state, pushes = _State(size, plan.parts(size), tiers.members), 0
+    state, pushes = _State(size, plan.parts(size), tiers), 0
     for phase, steps in stream(plan, size):
         sets = phase.kind is PhaseKind.ANNOUNCE
-        of_phase = _State(size, plan.parts_in(phase, size), tiers.members) if sets else state
+        of_phase = _State(size, plan.parts_in(phase, size), tiers) if sets else state
         if not phase.completes:
             of_phase.begin(phase.keeps_apart, later=pushes > 0 and not sets)
         pushes += phase.kind is PhaseKind.PUSH
@@ -71,12 +71,12 @@ class _State:
     owns the part is among them: that with its number, or the first rank of the member of a group that has it.
     """
 
-    def __init__(self, size: int, parts: int, members: int) -> None:
-        self.size, self.parts, self.members = size, parts, members
+    def __init__(self, size: int, parts: int, tiers: TierCounts) -> None:
+        self.size, self.parts, self.tiers = size, parts, tiers
         self.contributors: Small = np.ones(size * parts, dtype=np.int32)
         self.owners = np.zeros(size * parts, dtype=np.int8)
         every = np.arange(parts)
-        owner = every % members * (size // members)
+        owner = tiers.owner(every) * tiers.inner
         self.owners[(owner * parts + every)[owner < size]] = 1
         self.one_shot = False
         self.pieces = self.begun = self.contributors
@@ -113,8 +113,7 @@ class _State:
         if not limited.any():
             return held, pieces, owned
         begun = self.begun[np.where(limited, origin, 0) * self.parts + part]
-        inner = self.size // self.members
-        mine = np.where(limited, origin // inner == part % self.members, owned).astype(np.int8)
+        mine = np.where(limited, origin // self.tiers.inner == self.tiers.owner(part), owned).astype(np.int8)
         return np.where(limited, begun, held), np.where(limited, np.int32(1), pieces), mine
 
 

@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 
 from zenc.common.wording import count, seconds_text, size_text
+from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform
-from zenc.language.files import load_text
 from zenc.plan.ir import Plan
-from zenc.plan.lower import lower
 from zenc.plan.unroll import Rounds
 from zenc.rank_ir.exchanges import schedules
-from zenc.scheme.resolve import resolve
 from zenc.scheme.units import bandwidth_text
 from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.network import Cluster
 from zenc.simulator.predict import predict
 from zenc.synthesize.arborescence import Floats
 from zenc.synthesize.packing import BOTH, UP, Packing, in_shares, pack
-from zenc.synthesize.write import name_for, scheme_text
+from zenc.synthesize.sparse import plan_of, quickest
+from zenc.synthesize.write import Form, scheme_text
 from zenc.topology.bound import Bound, all_reduce_rate, bound_at_once, bound_of, is_two_way, taken_links
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
@@ -42,8 +41,8 @@ MOST_SIMULATED = 8_000_000
 class Synthesis:
     """A synthesized scheme: its ``plan`` is proved; ``seconds``: of a dense all-reduce of ``bytes``, by links alone.
 
-    ``simulated``: False where steps were added up, as of many moves. ``idle``: how many links no message takes, and
-    the bound of an all-reduce with these.
+    Or of a sparse one like ``gradient``, with kernels. ``simulated``: False where steps were added up, as of many
+    moves. ``idle``: how many links no message takes, and the bound of an all-reduce with these.
     """
 
     topology: Topology
@@ -51,12 +50,13 @@ class Synthesis:
     upwards: Bound
     packing: Packing
     up: Packing | None
-    chunks: int
+    form: Form
     plan: Plan
     bytes: float
     seconds: float
     simulated: bool
     idle: tuple[int, float]
+    gradient: Profile | None = None
 
     @property
     def all_reduce(self) -> float:
@@ -85,22 +85,22 @@ class Synthesis:
 
     def text(self, command: str = "zenc synthesize") -> str:
         """Return the file of the scheme; ``command`` made it."""
-        return scheme_text(self.topology, self.packing, self.up, self.chunks, self._comment(command))
+        return scheme_text(self.topology, self.packing, self.up, self.form, self._comment(command))
 
     def rows(self) -> list[tuple[str, str]]:
         """Return names and values for people."""
-        packing = self.packing
-        parts = packing.each * self.chunks
-        least, seconds, size = seconds_text(self.least), seconds_text(self.seconds), size_text(self.bytes)
-        how = "by links alone" if self.simulated else "by links alone, step by step"
+        packing, form = self.packing, self.form
+        parts = max(1, packing.each * form.chunks)
+        least, size = seconds_text(self.least), size_text(self.bytes)
         trees = f"{count(len(packing.trees), 'tree')} of depth {packing.depth}"
+        trees = f"{trees}, {form.chunks} chunks; {parts} parts a rank" if self.gradient is None else str(form)
         return [
             ("bound", f"{bandwidth_text(self.all_reduce)}: {size} dense in {least}"),
             ("cut", self.bound.text(self.topology)),
             *([("upwards", self.upwards.text(self.topology, upwards=True))] if self.up else []),
             *([("idle", self._idle)] if self.idle[0] else []),
-            ("scheme", f"{trees}, {self.chunks} chunks; {parts} parts a rank"),
-            ("predicted", f"{seconds}, {self.share:.1%} of the bound, {how}"),
+            ("scheme", trees),
+            ("predicted", self._predicted),
             ("links", f"{packing.share:.1%} of the bound, if chunks cost nothing{self._routes}"),
         ]
 
@@ -123,9 +123,18 @@ class Synthesis:
             "simulated": self.simulated,
             "trees": len(self.packing.trees),
             "depth": self.packing.depth,
-            "chunks": self.chunks,
-            "parts": self.packing.each * self.chunks * self.topology.size,
+            "chunks": self.form.chunks,
+            "parts": max(1, self.packing.each * self.form.chunks) * self.topology.size,
+            "by_holders": self.form.by_holders,
+            "density": 1.0 if self.gradient is None else self.gradient.density,
         }
+
+    @property
+    def _predicted(self) -> str:
+        if self.gradient is not None:
+            return f"{seconds_text(self.seconds)} at a density of {self.gradient.density:.2%}, with kernels"
+        how = "by links alone" if self.simulated else "by links alone, step by step"
+        return f"{seconds_text(self.seconds)}, {self.share:.1%} of the bound, {how}"
 
     def _comment(self, command: str) -> list[str]:
         return [
@@ -134,25 +143,37 @@ class Synthesis:
             f"Bound of any scheme: {bandwidth_text(self.all_reduce)} of the tensor, by",
             f"  {self.bound.text(self.topology)}.",
             f"Predicted, by links alone: {size_text(self.bytes)} dense in {seconds_text(self.seconds)}, "
-            f"{self.share:.1%} of the bound.",
-            "Fewer chunks have less latency; more keep more links busy at once.",
+            f"{self.share:.1%} of the bound."
+            if self.gradient is None
+            else f"Predicted, for {size_text(self.bytes)} if dense: {self._predicted}.",
+            *(["Fewer chunks have less latency; more keep more links busy at once."] if self.form.chunks else []),
         ]
 
 
 def synthesize(
-    topology: Topology, bytes: float = USUAL_BYTES, chunks: int | None = None, progress: Progress = lambda _: None
+    topology: Topology,
+    bytes: float = USUAL_BYTES,
+    chunks: int | None = None,
+    progress: Progress = lambda _: None,
+    gradient: Profile | None = None,
 ) -> Synthesis:
     """Return a proved scheme for ``topology``, and its share of the bound for a dense gradient of ``bytes``.
 
-    ``chunks``: the pieces in which trees carry, by default as many as their depth needs.
+    ``chunks``: the pieces in which trees carry, by default as many as their depth needs. Of sparse gradients like
+    ``gradient``, whose dense ``bytes`` do not count then, the scheme is the quickest form: see ``quickest``.
 
     Raises TopologyError as ``bound_of`` does.
     """
     bound, upwards, packing, up = packed(topology, progress)
-    chunks = chunks or max(of.chunks for of in (packing, up or packing))
-    name = name_for(topology)
-    scheme, _ = resolve(load_text(scheme_text(topology, packing, up, chunks), f"{name}.zen"), name)
-    plan = lower(scheme, topology.size)
+    idle = _idle(topology, bound, upwards)
+    if gradient is not None:
+        progress("predictions")
+        form, plan, seconds = quickest(topology, packing, up, gradient, chunks)
+        verify(plan, topology.size)
+        bytes = float(gradient.units * gradient.unit_bytes)
+        return Synthesis(topology, bound, upwards, packing, up, form, plan, bytes, seconds, True, idle, gradient)
+    form = Form(chunks or max(of.chunks for of in (packing, up or packing)))
+    plan = plan_of(topology, packing, up, form)
     progress("the proof")
     rounds, proof = verify(plan, topology.size)
     progress("the prediction")
@@ -163,8 +184,7 @@ def synthesize(
     else:
         early = schedules(plan, topology.size, ()).early if bound.at_once else 0
         seconds = _step_by_step(topology, rounds, bytes, early)
-    idle = _idle(topology, bound, upwards)
-    return Synthesis(topology, bound, upwards, packing, up, chunks, plan, bytes, seconds, simulated, idle)
+    return Synthesis(topology, bound, upwards, packing, up, form, plan, bytes, seconds, simulated, idle)
 
 
 def _idle(topology: Topology, *bounds: Bound) -> tuple[int, float]:

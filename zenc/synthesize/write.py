@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
+from typing import NamedTuple
 
 from zenc.language.formatter import format_text
 from zenc.language.lexer import tables
@@ -14,33 +15,60 @@ from zenc.synthesize.rotation import Rotation
 from zenc.topology.model import Topology
 
 _WIDE = 100
+_SEED = "seed = 0x5eed"
+_PERMUTED = "balance: balanced by permutation(seed)", "push: auto", "pull: auto"
+_BY_HOLDERS = ("balance: balanced by holders",)
 
 
-def scheme_text(topology: Topology, down: Packing, up: Packing | None, chunks: int, comment: Iterable[str] = ()) -> str:
+class Form(NamedTuple):
+    """The form of a scheme: trees in ``chunks``, which are 0 where values go straight to owners and round a ring.
+
+    ``by_holders``: the parts of a rank are units that it holds; else the units are permuted.
+    """
+
+    chunks: int
+    by_holders: bool = False
+
+    def __str__(self) -> str:
+        trees = f"trees in {self.chunks} chunk{'s' * (self.chunks > 1)}" if self.chunks else "straight to owners"
+        return f"{trees}, by {'holders' if self.by_holders else 'permutation'}"
+
+
+def scheme_text(topology: Topology, down: Packing, up: Packing | None, form: Form, comment: Iterable[str] = ()) -> str:
     """Return the text of a scheme in canonical layout: results go by the trees ``down``, and sums by those, or ``up``.
 
     Both have as many parts.
     """
     name, each = name_for(topology), down.each
+    parameters = [*([f"chunks = {form.chunks}"] if form.chunks else []), *([] if form.by_holders else [_SEED])]
+    cut = f"({f'{each} * ' if each > 1 else ''}chunks)" if form.chunks else ""
     lines = [
         *(f"# {line}" for line in comment),
-        f"scheme {name}(chunks = {chunks}, seed = 0x5eed) {{",
-        f'"Trees that load the links of {topology.name} evenly."',
-        f"communication: {name}_trees(chunks)",
+        f"scheme {name}{_in_brackets(parameters)} {{",
+        f'"{"Trees that load" if form.chunks else "A ring over"} the links of {topology.name} evenly."',
+        f"communication: {f'{name}_trees(chunks)' if form.chunks else 'point_to_point then ring'}",
         "aggregation: incremental",
-        f"partition: parallelism({f'{each} * ' if each > 1 else ''}chunks)",
-        "balance: balanced by permutation(seed)",
-        "push: auto",
-        "pull: auto",
+        f"partition: parallelism{cut}",
+        *(_BY_HOLDERS if form.by_holders else _PERMUTED),
         "}",
         "",
+    ]
+    return format_text("\n".join([*lines, *(_schedule(topology, down, up) if form.chunks else [])]) + "\n", name)
+
+
+def _in_brackets(parameters: Sequence[str]) -> str:
+    return f"({', '.join(parameters)})" if parameters else ""
+
+
+def _schedule(topology: Topology, down: Packing, up: Packing | None) -> list[str]:
+    name = name_for(topology)
+    return [
         f"schedule {name}_trees(chunks = 1) {{",
         f'"{_whose(down)}, in chunks that follow each other."',
         *([*_phase("push trees", topology, up)] if up else []),
         *_phase("pull trees" if up else "trees", topology, down),
         "}",
     ]
-    return format_text("\n".join(lines) + "\n", name)
 
 
 def _whose(packing: Packing) -> str:

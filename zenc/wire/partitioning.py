@@ -152,12 +152,24 @@ def named_owners(held: Sequence[Ints], units: int) -> tuple[Ints, Ints]:
 
 
 def owned(held: Sequence[Ints], units: int, parts: int, by_directory: bool = False) -> UnitPartition:
-    """Return the cut under Holders, where rank r holds the units ``held[r]``; units that no rank holds have no slot."""
+    """Return the cut under Holders, where rank r holds the units ``held[r]``; units that no rank holds have no slot.
+
+    The units of an owner are dealt in turns to those of the ``parts`` that are its own.
+    """
     ids, owners = named_owners(held, units) if by_directory else owners_of(held)
-    found = _grouped(owners, parts)
+    found = _grouped(dealt_in_turns(owners, len(held), parts // max(1, len(held))), parts)
     part, slot = np.zeros((2, units), np.int64)
     part[ids], slot[ids] = found.part, found.slot
     return UnitPartition(part, slot, found.sizes)
+
+
+def dealt_in_turns(owners: Ints, ranks: int, each: int) -> Ints:
+    """Return the part of each unit [units] where an owner has ``each`` of them: the next one with every unit."""
+    part = owners * each
+    for rank in range(ranks if each > 1 else 0):
+        (mine,) = np.nonzero(owners == rank)
+        part[mine] += np.arange(len(mine)) % each
+    return part
 
 
 def owned_across(by: UnitPartition, held: Sequence[Ints], members: int, by_directory: bool = False) -> UnitPartition:

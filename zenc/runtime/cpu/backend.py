@@ -58,7 +58,7 @@ class CpuBackend:
         self._flows = program.early > 0 and all(
             transport.whole(peer) for peer in range(program.size) if peer != program.rank
         )
-        self.script = script_of(flowing(program) if self._flows else program)
+        self.script, self._program = script_of(flowing(program) if self._flows else program), program
         self.rooms, self._part_of = new_rooms(), part_of
         self._parts: dict[PhaseKind | Rounded, tuple[Script, Rooms]] = {}
         self.scheme, self.transport, self.deadline, self._ordered = scheme, transport, deadline, ordered
@@ -92,8 +92,7 @@ class CpuBackend:
         if self._cut is None:
             from zenc.rank_ir.announced import announce_of, announced_of
 
-            program = self.script.program
-            self._cut = script_of(announce_of(program)), script_of(announced_of(program))
+            self._cut = script_of(announce_of(self._program)), script_of(announced_of(self._program))
         return self._cut
 
     def prepare(self, layout: Layout, part: Part = None) -> CpuPrepared:
@@ -145,6 +144,10 @@ class CpuBackend:
             named = DirectoryOps.of(whole, kernels, program.size)
             return self._prepared(layout, calls_by(DirectoryInterpreter, named, layout))
         ops = HolderOps(whole, self._ops(replace(layout, width=0), 1), kernels, wanted_by(program))
+        if self._flows:
+            from zenc.runtime.cpu.holder_flow import HolderFlowInterpreter
+
+            return self._prepared(layout, calls_by(HolderFlowInterpreter, ops, layout), ops=ops)
         return self._prepared(layout, calls_by(HolderInterpreter, ops, layout), ops=ops)
 
     def _ops(self, layout: Layout, parts: int) -> SegmentOps:

@@ -27,7 +27,7 @@ from zenc.runtime.cpu.channel import Channel, Sending, corrupt
 from zenc.runtime.cpu.executor import Script, SegmentInterpreter
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.inbox import Room
-from zenc.runtime.cpu.ownership import Agreement, HolderKernels, Owners
+from zenc.runtime.cpu.ownership import Agreement, DealtAgreement, HolderKernels, Owners
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.value_payload import HEADER, RowPacker, Rows, SparseOutput
 from zenc.runtime.transports.block_pool import own_room
@@ -51,8 +51,8 @@ class HolderOps:
 
 
 def wanted_by(program: RankProgram) -> torch.Tensor:
-    """Return bool [size, size]: the parts of each rank that are pushed to the rank of ``program``, which sums them."""
-    wanted = torch.zeros(program.size, program.size, dtype=torch.bool, device="cpu")
+    """Return bool [size, parts]: the parts of each rank that are pushed to the rank of ``program``, which sums them."""
+    wanted = torch.zeros(program.size, program.parts, dtype=torch.bool, device="cpu")
     for phase in program.phases:
         if phase.kind is PhaseKind.PUSH:
             numbers = [n for exchange in phase.exchanges for message in exchange.receives for n in message.segments]
@@ -129,8 +129,9 @@ class HolderInterpreter:
 
     def _agree(self, sets: list[HeldSegment]) -> None:
         ops, call = self.ops, self.channel.call
-        bitmaps = [each.bitmap for each in sets]
-        self._agreed_on(Agreement(ops.whole.kernels, ops.kernels, call.units, bitmaps, sets, ops.wanted))
+        bitmaps, cut = [each.bitmap for each in sets], self.program.parts // self.program.size
+        of = ops.whole.kernels, ops.kernels, call.units, bitmaps, sets
+        self._agreed_on(DealtAgreement(*of, cut) if cut > 1 else Agreement(*of, ops.wanted))
 
     def _agreed_on(self, agreed: Agreement, always: bool = False) -> None:
         whole, call = self.ops.whole, self.channel.call

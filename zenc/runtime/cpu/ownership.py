@@ -20,6 +20,7 @@ from zenc.runtime.cpu.bindings import broken, entry_points
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.wire.constants import KernelStatus
+from zenc.wire.partitioning import dealt_in_turns
 
 
 class HolderKernels:
@@ -174,6 +175,9 @@ class Agreement(Owners):
     ``wanted`` [size, size]: the parts of which each rank's slots matter here.
     """
 
+    cut = 1
+    """The parts of an owner."""
+
     def __init__(
         self,
         kernels: Kernels,
@@ -222,7 +226,7 @@ class Agreement(Owners):
 
     def count(self, part: int, ranks: Ranks) -> int:
         """Return the number of slots of ``part`` that any of ``ranks`` holds; the owner alone holds all."""
-        if part in ranks:
+        if part // self.cut in ranks:
             return self.slots[part]
         return int(self._counts[ranks[0], part]) if len(ranks) == 1 else self._union(part, ranks)[1]
 
@@ -238,3 +242,22 @@ class Agreement(Owners):
             count = self.kernels.union(self.learn()[list(ranks), part].tolist(), words, bitmap.data_ptr())
             known = self._known[part, ranks] = (bitmap.data_ptr(), count, bitmap)
         return known
+
+
+class DealtAgreement(Agreement):
+    """An agreement in which the units of an owner are dealt, in turns, to ``cut`` parts; arguments as before."""
+
+    def __init__(
+        self, kernels: Kernels, holding: HolderKernels, units: int, index_sets: Sequence[int], keep: object, cut: int
+    ) -> None:
+        super().__init__(kernels, holding, units, index_sets, keep, torch.zeros(0, dtype=torch.bool, device="cpu"))
+        self.cut, ranks = cut, self.size
+        owners = self._owners.numpy().view(np.uint16).astype(np.int64)
+        parts = dealt_in_turns(owners, ranks, cut)
+        self._owners = torch.from_numpy(parts.astype(np.uint16).view(np.int16))
+        self.size, self.slots = ranks * cut, np.bincount(parts, minlength=ranks * cut).tolist()
+        words = words_of(max(self.slots))
+        found = [self.own_slots(each, words) for each in index_sets]
+        self._arena = torch.stack([bitmaps for bitmaps, _ in found])
+        self._counts = np.array([counts for _, counts in found], dtype=np.int64)
+        self._bitmaps = torch.stack([table_of(bitmaps) for bitmaps in self._arena])
