@@ -37,7 +37,7 @@ def plan_of(topology: Topology, down: Packing, up: Packing | None, form: Form) -
 
 
 def forms(topology: Topology, down: Packing, chunks: int | None = None) -> Iterator[Form]:
-    """Yield the forms for sparse gradients, those of the fewest messages first, or trees in so many ``chunks``.
+    """Yield the forms for sparse gradients, those of the fewest messages first, or of trees in ``chunks``.
 
     GPUs do not cut what an owner has.
     """
@@ -56,7 +56,7 @@ def quickest(
 ) -> tuple[Form, Plan, float]:
     """Return the form that is the quickest of all for gradients like ``profile``, its plan and the predicted seconds.
 
-    Predicted by the simulator, with usual kernels; a form without a way for a message is none.
+    Predicted by the simulator, with usual kernels; forms with messages that have no way are left out.
     """
     known, best = ESTIMATES if topology.has_gpus else DEFAULTS, None
     network = network_of(topology, topology.size, known)

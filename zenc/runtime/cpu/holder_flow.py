@@ -60,7 +60,7 @@ class HolderFlowInterpreter(HolderInterpreter):
         self._send(step)
 
     def _take(self, step: Exchange, message: Message, stats: PhaseStats) -> None:
-        """Take ``message``; what is complete is placed while it comes."""
+        """Take ``message``; complete rows are placed while it comes."""
         self._place()
         now, self.stats = self.stats, stats
         alone = replace(step, receives=(message,))
