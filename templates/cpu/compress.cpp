@@ -6,6 +6,7 @@
 #include "zenc_cpu/compress/fixed.h"
 #include "zenc_cpu/compress/linear.h"
 #include "zenc_cpu/compress/low_rank.h"
+#include "zenc_cpu/compress/transform.h"
 
 namespace {
 
@@ -174,6 +175,7 @@ const zenc::EntryPoint zenc_entry_points[] = {
     entry("orthonormalise", zenc::orthonormalise),
     entry("project", zenc::project),
     entry("add_product", zenc::add_product),
+    entry("transform", zenc::transform),
     ZENC_TYPED(f32, float),
     ZENC_TYPED(f16, zenc::f16),
     ZENC_TYPED(bf16, zenc::bf16),

@@ -20,7 +20,7 @@ from zenc.editor.server.serve import offset_at, position_at
 from zenc.errors import SchemeError
 from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, PROJECTIONS, SELECTIONS, WARMUPS
+from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, PROJECTIONS, SELECTIONS, TRANSFORMS, WARMUPS
 from zenc.scheme.resolve import KEYS
 from zenc.strategy.model import DEVICES
 from zenc.strategy.resolve import GROUPS, STRATEGY_KEYS
@@ -67,6 +67,8 @@ def split(marked: str) -> tuple[Document, int]:
         ("scheme a { select: top(0.01) by |", {"sampled", "reused"}, {"permutation", "top"}),
         ("scheme a { select: probable(0.05) then sketch(|", {"rows", "share", "seed"}, {"top"}),
         ("scheme a { project: |", {"lowrank", "none"}, {"sketch"}),
+        ("scheme a { transform: |", {"dct", "hadamard", "none"}, {"top"}),
+        ("compress a { transform: dct(|", {"chunk"}, {"block"}),
         ("scheme a { push: dense as |", {"sign", "fixed"}, {"coo", "top"}),
         ("scheme a { push: dense as fixed(8) by |", {"asc"}, {"permutation"}),
         ("compress mine { feedback: residual } scheme a { compress: |", {"dgc", "onebit"}, {"coo"}),
@@ -90,7 +92,18 @@ def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[
 
 def test_every_word_of_the_language_is_explained() -> None:
     words = {*tables().words, *KEYS, *BUILTIN_NAMES, *FUNCTIONS, "coo", "holders", "one_shot", "row", "centralization"}
-    words |= {*SELECTIONS, *PROJECTIONS, *ESTIMATORS, *CODES, *FEEDBACKS, *WARMUPS, "code", "compress", "strategy"}
+    words |= {
+        *SELECTIONS,
+        *PROJECTIONS,
+        *TRANSFORMS,
+        *ESTIMATORS,
+        *CODES,
+        *FEEDBACKS,
+        *WARMUPS,
+        "code",
+        "compress",
+        "strategy",
+    }
     words |= {
         *GROUPS,
         *STRATEGY_KEYS,

@@ -27,7 +27,7 @@ from zenc.common.wording import count
 CPU = torch.device("cpu")
 ROWS, WIDTH, STEPS = 300, 8, 4
 LOSSY = ("topk_a2a", "ok_topk", "dgc", "one_bit", "qsgd", "terngrad", "sketch_sgd", "oscar_sw", "oscar_hw", "power_sgd",
-         "signum", "fp8", "loco", "ef21", "gtop_k")  # fmt: skip
+         "signum", "fp8", "loco", "ef21", "gtop_k", "demo")  # fmt: skip
 STRATEGY = """
 scheme few(density = 0.1) {{
     communication: point_to_point then ring  aggregation: incremental  partition: parallelism  balance: imbalanced

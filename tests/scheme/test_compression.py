@@ -69,6 +69,10 @@ def test_what_the_words_of_a_tier_mean(entries: str, field: str, meaning: object
     [
         ("feedback: residual", "feedback", c.Residual()),
         ("feedback: rounding", "feedback", c.Rounding()),
+        ("select: top(0.1) feedback: decay(0.9)", "feedback", c.Decay(0.9)),
+        ("select: top(0.1) feedback: residual transform: dct(100)", "transform", c.Dct(100)),
+        ("compress: demo(chunk = 32)", "transform", c.Dct(32)),
+        ("select: top(0.1) feedback: residual transform: none", "transform", None),
         ("select: top(0.1) feedback: momentum(0.9)", "feedback", c.Momentum(0.9)),
         ("compress: dgc(m = 0.5)", "feedback", c.Momentum(0.5)),
         ("compress: qsgd push: dense", "feedback", None),
@@ -113,6 +117,11 @@ def test_parameters_of_the_scheme_are_arguments() -> None:
         ("push: coo as f16 as f16", "wrong-value", "one code may follow a format"),
         ("push: coo as fixed(8) by acs", "unknown-value", "did you mean 'asc'?"),
         ("push: coo as f16(2)", "wrong-arguments", "'f16' takes no arguments"),
+        ("transform: dct(1)", "wrong-range", "'chunk' of 'dct' is 2 or more and at most 1,024, not 1"),
+        ("transform: hadamard(48)", "wrong-range", "is a power of two, 2 or more and at most 1,024, not 48"),
+        ("transform: hadamard(2048)", "wrong-range", "not 2048"),
+        ("transform: dtc(8)", "unknown-value", "unknown transform 'dtc'; one of dct, hadamard, none (did you mean"),
+        ("feedback: decay(0)", "wrong-range", "'beta' of 'decay' is above 0 and at most 1.0, not 0"),
         ("feedback: residul", "unknown-value", "did you mean 'residual'?"),
         ("feedback: residual then momentum", "wrong-value", "it stands alone"),
         ("warmup: dense", "wrong-arguments", "'dense' needs a value for 'steps'"),
@@ -130,6 +139,8 @@ def one_of(made: Any) -> st.SearchStrategy[Any]:
         least, most = field.metadata["range"]
         integer = field.type == "int"
         given[field.name] = st.integers(least, most) if integer else st.floats(least, most, exclude_min=not least)
+        if "power" in field.metadata:
+            given[field.name] = st.sampled_from([2, 64, most])
     if made is c.Rounded:
         given["name"] = st.sampled_from(["f16", "bf16"])
     if made is c.Fixed:
@@ -183,7 +194,16 @@ def test_a_plan_without_it_has_no_word_of_it() -> None:
 
 @pytest.mark.parametrize(
     ("key", "words"),
-    [("feedback", "none"), ("feedback", "keep"), ("warmup", "dense(0)"), ("warmup", 3), ("feedback", "top(0.1)")],
+    [
+        ("feedback", "none"),
+        ("feedback", "keep"),
+        ("warmup", "dense(0)"),
+        ("warmup", 3),
+        ("feedback", "top(0.1)"),
+        ("transform", "dct(1)"),
+        ("transform", "dct(64)"),
+        ("transform", "top(0.1)"),
+    ],
 )
 def test_a_forged_keeper_is_refused(key: str, words: object) -> None:
     with pytest.raises(ArtifactError):
@@ -237,6 +257,15 @@ def test_only_programs_that_compress_read_the_compressors() -> None:
         ("project: lowrank(2) select: random(0.1) feedback: residual", "not-linear"),
         ("project: lowrank(2) pull: bitmap feedback: residual", "not-linear"),
         ("project: lowrank(2)", "needs-feedback"),
+        ("transform: dct feedback: residual", "wrong-value"),
+        ("transform: dct project: lowrank(2) feedback: residual", "not-linear"),
+        ("transform: dct select: sketch(3, 0.02) feedback: residual", "not-linear"),
+        ("transform: dct select: top(0.1) feedback: momentum(0.9)", "conflicting-compression"),
+        ("transform: dct select: top(0.1)", "needs-feedback"),
+        ("transform: dct select: top(0.1) feedback: shifted", None),
+        ("transform: dct select: top(0.1) reselect: top(0.1) push: coo as sign feedback: decay", None),
+        ("compress: demo transform: dct(8)", "conflicting-compression"),
+        ("pull: dense as vote feedback: decay", "conflicting-compression"),
         ("project: lowrank(2) feedback: residual", None),
         ("push: dense as sign", "needs-feedback"),
         ("pull: dense as vote", "needs-feedback"),
@@ -280,6 +309,7 @@ TOP = f"scheme top {{ {REST} select: top(0.1) feedback: residual }}"
 PLAIN = f"scheme plain {{ {REST} push: dense pull: dense }}"
 FIXED = f"scheme exact {{ {REST} push: dense as fixed(8) feedback: residual }}"
 ONE_SHOT = f"scheme mine {{ {REST.replace('incremental', 'one_shot')} merge: top(0.1) feedback: residual }}"
+DEMO = f"scheme demo {{ {REST} compress: demo }}"
 DRAWN = f"scheme drawn {{ {REST} push: dense pull: dense select: random(0.1) feedback: residual }}"
 
 
@@ -295,6 +325,10 @@ DRAWN = f"scheme drawn {{ {REST} push: dense pull: dense select: random(0.1) fee
         (f"{PLAIN} {TOP} scheme mine {{ tier a(2): top tier b: plain }}", []),
         (f"{PLAIN} {DRAWN} scheme mine {{ tier a(2): plain tier b: drawn }}", ["not-linear"]),
         (f"{PLAIN} {DRAWN} scheme mine {{ tier a(2): drawn tier b: plain }}", []),
+        (f"{PLAIN} {DEMO} scheme mine {{ tier a(2): plain tier b: demo }}", ["wrong-value"]),
+        (f"{PLAIN} {DEMO} scheme mine {{ tier a(2): demo tier b: plain }}", []),
+        (f"{TOP} {DEMO} scheme mine {{ tier a(2): demo tier b: top }}", ["conflicting-tiers"]),
+        (f"{TOP} {DEMO} scheme mine {{ tier a(2): demo tier b: top feedback: residual transform: dct(8) }}", []),
         (f"{PLAIN} {FIXED} scheme mine {{ tier a(2): plain tier b: exact }}", ["conflicting-compression"]),
         (f"{FIXED} scheme mine {{ tier a(2): exact tier b: exact }}", []),
         (f"{PLAIN} scheme mine {{ tier a(2): plain tier b: plain feedback: residual }}", ["no-effect"]),

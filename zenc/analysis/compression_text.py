@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.scheme.compression import UNBIASED, Dense, Momentum, Rounded, Shifted
+from zenc.scheme.compression import UNBIASED, Decay, Dense, Momentum, Rounded, Shifted
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import Encoded
 
@@ -30,6 +30,7 @@ def _of_phase(phase: Phase, plan: Plan) -> Iterator[str]:
     if phase.select:
         whose = "a rank contributes" if push else "the owner of a part hands on"
         what = "its gradient" if push and phase.tier.depth == 0 else "what it holds" if push else "the sum"
+        what = f"{words_of(plan.transform)} of {what}" if plan.transform and what == "its gradient" else what
         yield f"{whose} {selection_text(phase.select)} of {what}{where}"
     if phase.merge:
         yield f"a rank goes on with {selection_text(phase.merge)} of what it has merged in a step{where}"
@@ -45,6 +46,8 @@ def _kept(plan: Plan) -> str:
         return (
             "gradients are less what their rank has sent so far, and the result is the sum of all that ranks have sent"
         )
+    if isinstance(plan.feedback, Decay):
+        return f"{plan.feedback.beta:g} times what that leaves is added to the next gradient of the same name"
     told = "what that loses is added to the next gradient of the same name"
     return f"{told}, with momentum {plan.feedback.m:g}" if isinstance(plan.feedback, Momentum) else told
 

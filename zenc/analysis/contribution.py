@@ -2,6 +2,7 @@
 
     of units the selected share of each rank's units, at random: their count is known, not the units
     linear       another tensor, shorter and dense; of matrices of low rank the mean of both factors
+    transform    coefficients, of which as many are selected as of units: all of them are there before
     later the selected share of all slots of a sum, or all its units, if these are fewer
 
 An ``above`` takes a share that only the values decide: here it takes all.
@@ -32,6 +33,8 @@ Floats = npt.NDArray[np.float64]
 def packed_tensor(plan: Plan, units: int, width: int) -> tuple[int, int]:
     """Return units and width of the packed tensor: the gradient's, or those that linear selections make of them."""
     select = plan.of(PhaseKind.PUSH)[0].select
+    if plan.transform:
+        return units * width, 1
     if not any(isinstance(one, Linear) for one in select):
         return units, width
     return linear_values(select, units, width), 1
@@ -43,6 +46,8 @@ def contributed(plan: Plan, of: Profile) -> Profile:
     if any(isinstance(one, Linear) for one in select):
         return uniform(1.0, *packed_tensor(plan, of.units, of.width), of.dtype, name=of.name)
     share = _share(select)
+    if plan.transform:
+        of = uniform(1.0, *packed_tensor(plan, of.units, of.width), of.dtype, name=of.name)
     if share is None or share >= of.density:
         return of
     kept = share / of.density
@@ -52,15 +57,21 @@ def contributed(plan: Plan, of: Profile) -> Profile:
 def contributed_sets(plan: Plan, of: Gradients) -> Gradients:
     """Return the packed part of drawn or recorded gradients: the selected number of each rank's units, at random."""
     select = plan.of(PhaseKind.PUSH)[0].select
-    if any(isinstance(one, Linear) for one in select):
+    if plan.transform or any(isinstance(one, Linear) for one in select):
         values, width = packed_tensor(plan, of.units, of.width)
-        return gradients(values, width, of.dtype, [np.arange(values) for _ in of.held])
+        of = gradients(values, width, of.dtype, [np.arange(values) for _ in of.held])
+        if not plan.transform:
+            return of
     if not select or _share(select) is None:
         return of
     counts, groups = _counts(plan, of, select)
     held = []
     for rank, ids in enumerate(of.held):
         keys = np.random.default_rng([0, rank]).random(len(ids))
+        if len(counts) == 1:
+            least = np.argpartition(keys, counts[0])[: counts[0]] if counts[0] < len(ids) else slice(None)
+            held.append(np.sort(ids[least]))
+            continue
         order = np.lexsort((keys, groups[ids]))
         of_group = groups[ids[order]]
         starts = np.searchsorted(of_group, of_group)

@@ -338,10 +338,10 @@ class MemoryModel:
         return bitmap + there * self._unit_bytes
 
     def _dense(self) -> int:
-        """Return the bytes of a dense gradient, and of the shorter tensor of a linear selection, with its losses."""
+        """Return the bytes of a dense gradient, and of another that travels for it, with its losses."""
         of, plan = self.expected.gradient, self.plan
         bytes = of.units * of.unit_bytes
-        if not any(isinstance(one, Linear) for one in plan.of(PhaseKind.PUSH)[0].select):
+        if plan.transform is None and not any(isinstance(one, Linear) for one in plan.of(PhaseKind.PUSH)[0].select):
             return bytes
         loses = plan.feedback is not None and any(phase.code for phase in plan.phases)
         return bytes + self.expected.units * (self._unit_bytes + KEPT_BYTES * loses)

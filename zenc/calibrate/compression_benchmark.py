@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from zenc.plan.ir import Phase, PhaseKind, Plan, Tier
 from zenc.runtime.call.call_queue import Turn
 from zenc.runtime.call.layout import layout_of
 from zenc.runtime.lossy.kernels import CompressionKernels, compression_kernels
+from zenc.runtime.lossy.linear import ChunkTransform
 from zenc.runtime.lossy.lossy_call import LossyScheme, begun
 from zenc.runtime.lossy.residual_store import ResidualStore, pieces_of
 from zenc.scheme import compression as words
@@ -61,6 +63,9 @@ def timed_compression(least: Least, values: int = VALUES) -> dict[str, float]:
         QUANTISE: least(_Contribution((), words.Fixed(), gradient)),
     }
     seconds |= {selecting(each): least(_Contribution((each,), None, gradient)) for each in SELECTIONS}
+    for word, made in words.TRANSFORMS.items():
+        transform, values_of = ChunkTransform(compression_kernels(), made(), gradient), gradient.clone()
+        seconds[word] = least(partial(transform.turn, values_of))
     for code in CODES:
         seconds |= _coded(compression_kernels(), code, gradient, least)
     return {name: 4 * values / max(each, 1e-9) for name, each in seconds.items()}

@@ -20,8 +20,15 @@ from zenc.plan.lower import LARGEST_SIZE, MOST_PICOSECONDS
 from zenc.plan.to_json import KEYS, Json
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import Fixed, Linear, LowRank, Selection
-from zenc.scheme.compression_words import read_code, read_feedback, read_projection, read_selection, read_warmup
+from zenc.scheme.compression import Fixed, Linear, LowRank, Momentum, Selection
+from zenc.scheme.compression_words import (
+    read_code,
+    read_feedback,
+    read_projection,
+    read_selection,
+    read_transform,
+    read_warmup,
+)
 from zenc.scheme.model import (
     MOST_CUT,
     MOST_FUNCTIONS,
@@ -154,7 +161,7 @@ class _PlanReader:
             raise ValueError("parts by encoded sizes, of a directory or of a tier's owners are as many as ranks")
         if announces:
             _ensure_owners(tiers, phases, mapping, across)
-        if across is not None and ("feedback" in data or "warmup" in data):
+        if across is not None and {"feedback", "warmup", "transform"} & data.keys():
             raise ValueError("nothing is lost where a tier has owners of its own")
         _ensure_meaning(phases)
         _ensure_summable(phases, announces, may_select=across is None)
@@ -169,9 +176,13 @@ class _PlanReader:
             phases=phases,
             feedback=_words(data, "feedback", read_feedback, None),
             warmup=_words(data, "warmup", read_warmup, None),
+            transform=_words(data, "transform", read_transform, None),
             across=across if isinstance(across, Holders) else None,
             link=self.item({"link": 0, **data}, "link", int),
         )
+        first = plan.of(PhaseKind.PUSH)[0].select
+        if plan.transform and (isinstance(plan.feedback, Momentum) or not first or isinstance(first[0], Linear)):
+            raise ValueError("units are selected of the coefficients of a transform, without momentum")
         return _in_limits(plan)
 
     def mapping(self, data: Json, key: str) -> Mapping:

@@ -8,7 +8,7 @@
             phases: Phase+                        # pushes, inner first; pulls, outer first; under Holders an announce
                                                   # and a directory before the push that they are for
     Tier  = name size? communication partition aggregation depth cut # size: ranks in a group; None: the rest
-            feedback? warmup?                     # as in zenc.scheme.compression
+            feedback? warmup? transform?          # as in zenc.scheme.compression
     Phase = kind Block Format Tier                # the moves, in the language of zenc.language.schedule
             code? select: Selection*              # the code of values; the units contributed, or passed on of a sum
             merge: Selection*                     # of a push: the units kept of each sum that is made in a step
@@ -58,7 +58,7 @@ from enum import Enum
 
 from zenc.errors import Span
 from zenc.language.schedule import Block
-from zenc.scheme.compression import Code, Feedback, Fixed, LowRank, Remembering, Rounded, Selection, Warmup
+from zenc.scheme.compression import Code, Feedback, Fixed, LowRank, Remembering, Rounded, Selection, Transform, Warmup
 from zenc.scheme.model import Aggregation, Encoded, Format, Holders, Mapping, Partition, Unit
 
 
@@ -191,6 +191,7 @@ class Plan:
     phases: tuple[Phase, ...]
     feedback: Feedback | None = None
     warmup: Warmup | None = None
+    transform: Transform | None = None
     across: Holders | None = None
     link: int = 0
 
@@ -304,7 +305,7 @@ class Plan:
             "pushes": [phase.to_json(places) for phase in self.of(PhaseKind.PUSH)],
             "pulls": [phase.to_json(places) for phase in self.of(PhaseKind.PULL)],
             **{phase.kind.value: phase.to_json(places) for phase in self.of(*SET_KINDS)},
-            **words_to_json(feedback=self.feedback, warmup=self.warmup),
+            **words_to_json(feedback=self.feedback, warmup=self.warmup, transform=self.transform),
             **({} if meaning_only else {"doc": self.doc}),
         }
 

@@ -50,6 +50,7 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
         phases=(*pushes[:-1], *announced, pushes[-1], *reversed(pulls)),
         feedback=scheme.feedback,
         warmup=scheme.warmup,
+        transform=scheme.transform,
         across=scheme.across,
     )
 

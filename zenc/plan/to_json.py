@@ -18,7 +18,7 @@ from zenc.common.versioned import PLAN
 from zenc.errors import Span
 from zenc.language import schedule as s
 from zenc.language.formatter import expression_text, parts_text
-from zenc.scheme.compression import Code, Feedback, Selection, Warmup
+from zenc.scheme.compression import Code, Feedback, Selection, Transform, Warmup
 from zenc.scheme.compression_words import key_of, selection_text, words_of
 from zenc.scheme.model import Contiguous, Encoded, HierarchicalHash, Holders, Mapping, Permutation
 
@@ -51,7 +51,7 @@ CODECS = {places: Codec(KEYS, TEXTS, brief=True, places=places) for places in (F
 """Codecs that write nodes of a plan, with their places in the text or without them."""
 
 
-def words_to_json(**parts: Code | Feedback | Warmup | None) -> Json:
+def words_to_json(**parts: Code | Feedback | Transform | Warmup | None) -> Json:
     """Return those of ``parts`` that are there, in the words of the language."""
     return {key: words_of(part, whole=True) for key, part in parts.items() if part is not None}
 

@@ -26,7 +26,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from zenc.plan.ir import PhaseKind
-from zenc.scheme.compression import Code, Selection
+from zenc.scheme.compression import Code, Selection, Transform
 from zenc.scheme.model import Format
 
 WHOLE = -1
@@ -324,7 +324,8 @@ class RankPhase:
 class RankProgram:
     """The program of ``rank`` among ``size``. ``own[part]`` is its contribution, filled up if the first phase asks.
 
-    ``select``: the selections of the gradient that is packed; all of it where it is empty. ``early``: the number of
+    ``select``: the selections of the gradient that is packed, or of its coefficients under ``transform``; all of it
+    where it is empty. ``early``: the number of
     steps by which the pull may begin before the push has ended, on all ranks: what it sends then is complete.
     """
 
@@ -337,6 +338,7 @@ class RankProgram:
     phases: tuple[RankPhase, ...]
     expand: Expand
     select: tuple[Selection, ...] = ()
+    transform: Transform | None = None
     early: int = 0
 
     @property

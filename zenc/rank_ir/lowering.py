@@ -203,7 +203,8 @@ class Lowering:
         expand = Expand(tuple(segment for (segment,) in (of.values() for of in self.held if of)), self.sets)
         segments, phases = tuple(self.segments), tuple(self.phases)
         select = self.plan.of(PhaseKind.PUSH)[0].select
-        return RankProgram(self.rank, self.size, self.parts, segments, self.own, self.packed, phases, expand, select)
+        own = self.own, self.packed, phases, expand, select, self.plan.transform
+        return RankProgram(self.rank, self.size, self.parts, segments, *own)
 
     @property
     def _bare(self) -> bool:

@@ -52,6 +52,7 @@ class ShownProgram:
         lines = [
             f"{self.scheme} on rank {program.rank} of {program.size}: {count(program.parts, 'part')}, {made} segments",
             "",
+            *([f"  transform  {words_of(program.transform)}"] if program.transform else []),
             *([f"  {key_of(program.select):<10} {selection_text(program.select)}"] if program.select else []),
             self._line(program.pack),
         ]
@@ -70,6 +71,7 @@ class ShownProgram:
             "rank": program.rank,
             "size": program.size,
             "parts": program.parts,
+            **({"transform": words_of(program.transform)} if program.transform else {}),
             **({key_of(program.select): selection_text(program.select)} if program.select else {}),
             "segments": [_segment_json(spec) for spec in program.segments],
             "own": list(program.own),

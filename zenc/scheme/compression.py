@@ -5,7 +5,8 @@
     Linear      = Random | Sketch | Probable | Heavy | LowRank        # a shorter dense tensor of coordinates of all
     Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
     Code        = Rounded | Integers | Float8 | RandomLevels | Sign | Vote | OneBit | Ternary | Fixed   # as bytes
-    Feedback    = Residual | Shifted | Momentum | Rounding
+    Transform   = Dct | Hadamard                       # units are coefficients of each chunk of a dense tensor
+    Feedback    = Residual | Decay | Shifted | Momentum | Rounding
     Warmup      = Dense | Falling
 
 The three ideas do not know of each other. Numeric fields are the arguments in the language, in their order; their
@@ -25,6 +26,7 @@ from typing import Any, TypeAlias
 DEFAULT_SEED = 0x5EED
 MOST_SEED = (1 << 64) - 1
 MOST_BLOCK = 1 << 20
+MOST_CHUNK = 1 << 10
 
 
 def within(least: float, most: float, **default: Any) -> Any:
@@ -206,6 +208,26 @@ Linear: TypeAlias = Random | Sketching | Remembering | LowRank
 Selection: TypeAlias = Support | Linear
 
 
+# ---- Transforms
+
+
+@dataclass(frozen=True, slots=True)
+class Dct:
+    """The orthonormal DCT-II of each ``chunk`` of values; a shorter last one at its own length."""
+
+    chunk: int = within(2, MOST_CHUNK, default=64)
+
+
+@dataclass(frozen=True, slots=True)
+class Hadamard:
+    """The orthonormal Walsh-Hadamard transform of each ``block`` of values; a shorter last one stays as it is."""
+
+    block: int = field(default=64, metadata={"range": (2, MOST_CHUNK), "power": True})
+
+
+Transform: TypeAlias = Dct | Hadamard
+
+
 # ---- Codes
 
 
@@ -320,6 +342,15 @@ class Residual:
 
 
 @dataclass(frozen=True, slots=True)
+class Decay:
+    """Momentum that is decoupled (DeMo, arXiv 2411.19870): ``beta`` times what a call leaves is added to the next."""
+
+    beta: float = within(0.0, 1.0, default=0.999)
+
+    vectors = ("residual",)
+
+
+@dataclass(frozen=True, slots=True)
 class Shifted:
     """EF21's (NeurIPS 2021): a rank contributes its gradient less all that its calls have sent.
 
@@ -345,7 +376,7 @@ class Rounding:
     vectors = ("residual",)
 
 
-Feedback: TypeAlias = Residual | Shifted | Momentum | Rounding
+Feedback: TypeAlias = Residual | Decay | Shifted | Momentum | Rounding
 """Keepers of losses; ``vectors`` are the names of what they keep of each value, as KeptVectors has them."""
 
 
@@ -383,6 +414,7 @@ SELECTIONS: Mapping[str, type[Any]] = {
     "heavy": Heavy,
 }
 PROJECTIONS: Mapping[str, type[Any]] = {"lowrank": LowRank}
+TRANSFORMS: Mapping[str, type[Any]] = {"dct": Dct, "hadamard": Hadamard}
 CODES: Mapping[str, type[Any]] = {
     "f16": Rounded,
     "bf16": Rounded,
@@ -397,6 +429,7 @@ CODES: Mapping[str, type[Any]] = {
 }
 FEEDBACKS: Mapping[str, type[Any]] = {
     "residual": Residual,
+    "decay": Decay,
     "shifted": Shifted,
     "momentum": Momentum,
     "rounding": Rounding,

@@ -3,6 +3,7 @@
     linear     a shorter tensor: dense phases only, before the first push, without a selection of units
     support    the other selections: a phase that sends an index, or nothing is gained
     exact      Fixed: one scale for all ranks, made once, so in the first push if it is anywhere
+    transform  before a selection of units, which are coefficients then
 
 The proof checks what depends on the moves: how often a contribution is encoded on its way.
 """
@@ -42,11 +43,29 @@ def check_compression(of: Compression, tier: model.TierDeclaration, mapping: mod
         check.holders()
     check.linear()
     check.sums()
+    check_transform(of, tier, report)
     check.scales()
     if not report.failed:
         check.keeper()
         check.effects()
         check.gains()
+
+
+def check_transform(own: Compression, first: model.TierDeclaration, report: Collector) -> None:
+    """Report a transform without a selection of units in the ``first`` tier, or beside momentum."""
+    if own.transform is None:
+        return
+    word, place = words_of(own.transform), own.said.get("transform")
+    linear = [one for one in first.select if isinstance(one, Linear)]
+    if linear:
+        message = f"'{words_of(linear[0])}' takes no coefficients of '{word}': it makes a dense tensor by itself"
+        report.error("not-linear", message, place, help="write select: top(0.01), or leave the transform out")
+    elif not first.select:
+        message = f"nothing is selected of the coefficients of '{word}', so the sum is that without it"
+        report.error("wrong-value", message, place, help="write select: top(0.01), or leave the transform out")
+    elif isinstance(own.feedback, Momentum):
+        message = f"momentum is cleared where units were sent, and these are coefficients of '{word}'"
+        report.error("conflicting-compression", message, place, help="write feedback: decay(0.9)")
 
 
 def check_encoded(
@@ -229,7 +248,7 @@ def losses_of(own: Compression, tiers: Sequence[Resolved]) -> list[tuple[Span | 
     """Return the losses and keepers of ``own`` and of the schemes of ``tiers``: where they are said, and in words."""
     found = [
         (own.said.get(key), f"{key} is about what is lost")
-        for key in ("feedback", "warmup")
+        for key in ("feedback", "warmup", "transform")
         if getattr(own, key) is not None
     ]
     for named, scheme, inside in tiers:

@@ -23,10 +23,12 @@ from zenc.scheme.compression import (
     FEEDBACKS,
     PROJECTIONS,
     SELECTIONS,
+    TRANSFORMS,
     WARMUPS,
     Code,
     Feedback,
     Selection,
+    Transform,
     Warmup,
 )
 
@@ -37,6 +39,7 @@ NONE = "none"
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "selection": SELECTIONS,
     "projection": PROJECTIONS,
+    "transform": TRANSFORMS,
     "code": CODES,
     "feedback": FEEDBACKS,
     "warmup": WARMUPS,
@@ -68,6 +71,12 @@ def read_projection(value: Value, environment: Environment, report: Collector) -
     """Read ``lowrank(R)``; an empty tuple for ``none``, and with a diagnostic for anything else."""
     found = _read_or_none("projection", value, environment, report)
     return (found,) if found else ()
+
+
+def read_transform(value: Value, environment: Environment, report: Collector) -> Transform | None:
+    """Read ``dct(CHUNK)`` or ``hadamard(BLOCK)``; None for ``none``, and with a diagnostic for anything else."""
+    transform: Transform | None = _read_or_none("transform", value, environment, report)
+    return transform
 
 
 def read_warmup(value: Value, environment: Environment, report: Collector) -> Warmup | None:
@@ -174,6 +183,7 @@ def _argument(
         return None
     if not is_within(value, field):
         above = "above 0" if _is_open(field) else f"{least:,} or more"
+        above = f"a power of two, {above}" if "power" in field.metadata else above
         message = f"'{field.name}' of '{word.name.text}' is {above} and at most {most:,}, not {value}"
         report.error("wrong-range", message, given.span)
         return None
@@ -187,6 +197,8 @@ def _is_open(field: Field[Any]) -> bool:
 def is_within(value: float, field: Field[Any]) -> bool:
     """Return whether ``value`` lies within the range of a field."""
     least, most = field.metadata["range"]
+    if "power" in field.metadata and int(value) & (int(value) - 1):
+        return False
     return math.isfinite(value) and least <= value <= most and not (_is_open(field) and value == 0)
 
 

@@ -15,7 +15,7 @@ from zenc.language.syntax import CompressSyntax, EntrySyntax
 from zenc.language.terms import Parameter, Word
 from zenc.scheme.arguments import Environment, bind_parameters, check_parameters, constant, match_arguments
 from zenc.scheme.collector import Collector, unknown
-from zenc.scheme.compression import Code, Feedback, Selection, Warmup
+from zenc.scheme.compression import Code, Feedback, Selection, Transform, Warmup
 from zenc.scheme.compression_words import (
     NONE,
     is_alone,
@@ -23,15 +23,16 @@ from zenc.scheme.compression_words import (
     read_feedback,
     read_projection,
     read_selection,
+    read_transform,
     read_warmup,
     split,
 )
 from zenc.scheme.values import by_key, single_word
 
 COMPRESS = "compress"
-COMPRESSION_KEYS = (COMPRESS, "select", "project", "merge", "reselect", "feedback", "warmup")
+COMPRESSION_KEYS = (COMPRESS, "transform", "select", "project", "merge", "reselect", "feedback", "warmup")
 """Keys of compression in a scheme."""
-COMPRESSOR_KEYS = ("select", "project", "merge", "reselect", "code", "feedback", "warmup")
+COMPRESSOR_KEYS = ("transform", "select", "project", "merge", "reselect", "code", "feedback", "warmup")
 """Keys of a compressor."""
 
 
@@ -46,6 +47,7 @@ class Compression:
     pull_code: Code | None = None
     feedback: Feedback | None = None
     warmup: Warmup | None = None
+    transform: Transform | None = None
     said: Mapping[str, Span | None] = field(default_factory=dict)
 
     def joined(self, other: Compression, at: Span | None, report: Collector) -> Compression:
@@ -65,7 +67,7 @@ _KEY = {"push_code": "push", "pull_code": "pull"}
 
 def read_compression(entries: Mapping[str, EntrySyntax], environment: Environment, report: Collector) -> Compression:
     """Read the compression in ``entries``, ``code`` included; report errors."""
-    keys = ("select", "merge", "reselect", "feedback", "warmup")
+    keys = ("transform", "select", "merge", "reselect", "feedback", "warmup")
     said = {key: entries[key].value.span for key in keys if key in entries}
     push, pull = _codes(entries["code"], environment, report) if "code" in entries else (None, None)
     push = push or _code_behind(entries.get("push"), environment, report)
@@ -86,6 +88,7 @@ def read_compression(entries: Mapping[str, EntrySyntax], environment: Environmen
         pull,
         read_feedback(entries["feedback"].value, environment, report) if "feedback" in entries else None,
         read_warmup(entries["warmup"].value, environment, report) if "warmup" in entries else None,
+        read_transform(entries["transform"].value, environment, report) if "transform" in entries else None,
         said,
     )
 

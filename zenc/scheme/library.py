@@ -102,7 +102,7 @@ def _tier_entry(tier: TierDeclaration) -> TierEntry:
 
 def compression_text(scheme: Scheme) -> str:
     """Return ``select top(0.01), push as f16, feedback residual``: the words of compression, or an empty text."""
-    told: dict[str, None] = {}
+    told: dict[str, None] = {f"transform {words_of(scheme.transform)}": None} if scheme.transform else {}
     for tier in scheme.tiers:
         selected = {key_of(tier.select): tier.select, "merge": tier.merge, "reselect": tier.reselect}
         told |= {f"{key} {selection_text(value)}": None for key, value in selected.items() if value}

@@ -7,7 +7,7 @@
                       unit: Unit                            # zero or not as a whole
                       across: Holders?                      # of the outermost tier, where that has owners of its own
                       announce: Communication?              # under Holders: the moves of index sets
-                      feedback: Feedback? warmup: Warmup?   # as in zenc.scheme.compression: where losses are kept
+                      feedback: Feedback? warmup: Warmup? transform: Transform?   # as in zenc.scheme.compression
     Choice          = name doc? parameters every margin patience trials Candidate+    # one of them runs, by tensor
     Candidate       = name Scheme                           # as written, with the values of its arguments
     TierDeclaration = name size?                            # the members of a group; None: all that are left
@@ -31,7 +31,7 @@ from typing import TypeAlias
 
 from zenc.errors import Source, Span, Spanned
 from zenc.language.schedule import Block
-from zenc.scheme.compression import Code, Feedback, Selection, Warmup
+from zenc.scheme.compression import Code, Feedback, Selection, Transform, Warmup
 
 
 class Aggregation(str, Enum):
@@ -216,6 +216,7 @@ class Scheme(Spanned):
     announce: Communication | None = None
     feedback: Feedback | None = None
     warmup: Warmup | None = None
+    transform: Transform | None = None
     across: Holders | None = None
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
 

@@ -181,6 +181,7 @@ _KEPT_BY_NAME: dict[str, Callable[[model.Scheme], object]] = {
     "select": lambda scheme: [each for tier in scheme.tiers if any(each := (tier.select, tier.merge, tier.reselect))],
     "feedback": lambda scheme: scheme.feedback,
     "warmup": lambda scheme: scheme.warmup,
+    "transform": lambda scheme: scheme.transform,
 }
 """Keys whose values decide which units a call leaves out, and the share of them that the next call gets."""
 

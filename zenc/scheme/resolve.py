@@ -9,7 +9,7 @@ return None where something is missing, and the next go on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
@@ -30,8 +30,14 @@ from zenc.scheme.communication import (
     resolve_announce,
     schedules_of,
 )
-from zenc.scheme.compression import Feedback, Warmup
-from zenc.scheme.compression_checks import check_compressed_tiers, check_compression, check_encoded, losses_of
+from zenc.scheme.compression import Feedback, Transform, Warmup
+from zenc.scheme.compression_checks import (
+    check_compressed_tiers,
+    check_compression,
+    check_encoded,
+    check_transform,
+    losses_of,
+)
 from zenc.scheme.compression_words import split
 from zenc.scheme.compressors import (
     COMPRESS,
@@ -187,9 +193,10 @@ _Contents: TypeAlias = tuple[
     model.Communication | None,
     Feedback | None,
     Warmup | None,
+    Transform | None,
     model.Holders | None,
 ]
-"""The tiers, mapping, unit, announce, feedback, warmup and ``across`` of a Scheme, by its entries or its tiers."""
+"""The contents of a Scheme from its tiers on, by its entries or its tiers."""
 
 
 def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | None:
@@ -234,7 +241,7 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     )
     check_compression(compression, tier, mapping, report)
     check_encoded(mapping, compression, entries, report)
-    return (tier,), mapping, unit, announce, compression.feedback, compression.warmup, None
+    return (tier,), mapping, unit, announce, compression.feedback, compression.warmup, compression.transform, None
 
 
 def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | None:
@@ -263,19 +270,24 @@ def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | No
     partition = model.Partition.PARALLELISM if has_parts else model.Partition.CENTRALIZATION
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     own = read_compression(entries, reader.environment, report)
-    feedback, warmup = own.feedback, own.warmup
+    feedback, warmup, transform = own.feedback, own.warmup, own.transform
     if "feedback" not in entries:
         feedback = agreed(resolved, lambda scheme: scheme.feedback, None, "feedback", report)
     if "warmup" not in entries:
         warmup = agreed(resolved, lambda scheme: scheme.warmup, None, "warmup", report)
+    if "transform" not in entries:
+        transform = agreed(resolved, lambda scheme: scheme.transform, None, "transform", report)
     check_compressed_tiers(own, resolved, report)
+    if transform is not None and tiers:
+        said = {"transform": resolved[0].named.scheme.span, **own.said}
+        check_transform(replace(own, feedback=feedback, transform=transform, said=said), tiers[0], report)
     if across is not None:
         check_across(mapping, losses_of(own, resolved), named[-1], report)
     if not (mapping and unit and tiers) or report.failed:
         return None
     if across is not None and not inner:
         mapping, across = across, None
-    return tiers, mapping, unit, announce, feedback, warmup, across
+    return tiers, mapping, unit, announce, feedback, warmup, transform, across
 
 
 def _mapping(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.scheme.compression import CODES, ESTIMATORS, PROJECTIONS, SELECTIONS, Code, Fixed, Selection, Shifted
+from zenc.scheme import compression as words
+from zenc.scheme.compression import CODES, ESTIMATORS, PROJECTIONS, SELECTIONS, Code, Fixed, Selection
 from zenc.scheme.compression_words import words_of
 from zenc.simulator.calibration import Calibration
 
@@ -22,6 +23,7 @@ COMPRESSION = (
     QUANTISE,
     *SELECTIONS,
     *PROJECTIONS,
+    *words.TRANSFORMS,
     *(f"top by {word}" for word in ESTIMATORS if word != "histogram"),
     *(f"{way} {word}" for way in ("encode", "decode") for word in _CODES),
     "encode bf16 by chance",
@@ -30,6 +32,7 @@ COMPRESSION = (
 PASSES = {
     **{"encode asc": 40.0, "decode asc": 100.0, "lowrank": 10.0, RESIDUAL: 3.0, QUANTISE: 5.0},
     **dict.fromkeys(("sketch", "heavy"), 40.0),
+    **dict.fromkeys(words.TRANSFORMS, 20.0),
 }
 """Passes over memory where nothing was measured: the most that these kernels may take on one core."""
 SELECTING, ENCODING, DECODING = 5.0, 4.0, 2.0
@@ -60,7 +63,10 @@ def _word(code: Code) -> str:
 def contributing(plan: Plan) -> list[str]:
     """Return the work on a gradient before ``plan`` packs it, and on its residuals afterwards."""
     first = plan.of(PhaseKind.PUSH)[0]
-    found = [*(selecting(each) for each in first.select), *[RESIDUAL] * 2 * isinstance(plan.feedback, Shifted)]
+    found = [*(selecting(each) for each in first.select), *[RESIDUAL] * 2 * isinstance(plan.feedback, words.Shifted)]
+    if plan.transform:  # there, and back for the residual and the result; measured by chunks of 64
+        word, _, chunk = words_of(plan.transform).rstrip(")").partition("(")
+        found += [word] * 3 * -(-int(chunk) // 64)
     if isinstance(first.code, Fixed):
         return [*found, QUANTISE]
     return found or [RESIDUAL] * plan.reworks

@@ -8,6 +8,7 @@ static const Kernel DRAW_UNITS("zenc_draw_units");
 static const Kernel TAKE_UNITS("zenc_take_units", Typed::YES);
 static const Kernel REMEMBER("zenc_remember", Typed::YES);
 static const Kernel INSERT_IN_SKETCH("zenc_insert_in_sketch");
+static const Kernel TRANSFORM("zenc_transform");
 static const Kernel QUERY_SKETCH("zenc_query_sketch", Typed::YES);
 static const Kernel QUANTISE_FIXED("zenc_quantise_fixed", Typed::YES);
 
@@ -70,6 +71,11 @@ void query_sketch(Launches& on, const float* of, i64 n, i64 rows, i64 cells, i64
     on.launch(QUERY_SKETCH, 1, rows_for_groups(n, rows, cells), of, n, rows, cells, key, out);
 }
 
+// Each chunk of values [n], float32, becomes its product with matrix [chunk, chunk].
+void transform(Launches& on, float* values, i64 n, i64 chunk, const float* matrix) {
+    on.launch(TRANSFORM, 1, rows_for(static_cast<u64>(n / chunk)), values, n, chunk, matrix);
+}
+
 // gradient [n] of the launches' dtype = multiples of 2^exponent of left [n], which becomes what is lost.
 void quantise_fixed(Launches& on, float* left, i64 n, i64 exponent, i64 levels, void* gradient) {
     on.launch_for(n, QUANTISE_FIXED, left, n, exponent, levels, gradient);
@@ -111,16 +117,18 @@ void take_top(Selection& open, const i64* parts, i64 n, bool begun, const i64* o
 
 }  // namespace zenc
 
-#define ZENC_FUNCTIONS(X)                                                                                \
-    X(open_launches)                                                                                     \
-    X(close_launches)                                                                                    \
-    X(draw_units) X(take_units) X(remember) X(find_greatest) X(sketch) X(query_sketch) X(quantise_fixed) \
+#define ZENC_FUNCTIONS(X)                                                                               \
+    X(open_launches)                                                                                    \
+    X(close_launches)                                                                                   \
+    X(draw_units)                                                                                       \
+    X(take_units) X(remember) X(find_greatest) X(sketch) X(query_sketch) X(transform) X(quantise_fixed) \
         X(selection_bytes) X(open_selection) X(close_selection) X(accumulate) X(take_top)
-#define ZENC_STEPS(X)                                                                          \
-    X(add)                                                                                     \
-    X(accumulate_from)                                                                         \
-    X(accumulate_sampled) X(look_at) X(take_from) X(take_all) X(take_sampled) X(take_bisected) \
-        X(take_random) X(take_of_blocks) X(take_listed) X(keep_velocities) X(keep_threshold) X(take_marked)
+#define ZENC_STEPS(X)                                                                                     \
+    X(add)                                                                                                \
+    X(accumulate_from)                                                                                    \
+    X(accumulate_sampled)                                                                                 \
+    X(look_at) X(take_from) X(take_all) X(take_sampled) X(take_bisected) X(take_random) X(take_of_blocks) \
+        X(take_listed) X(keep_velocities) X(keep_threshold) X(take_marked)
 #define ZENC_FUNCTION(name) zenc::entry(#name, zenc::name),
 #define ZENC_STEP(name) zenc::entry(#name, zenc::Method<&zenc::Selection::name>::call),
 

@@ -34,6 +34,7 @@ def velocity(rank: Collective) -> torch.Tensor:
 
 def unaccounted(ranks: list[Collective], dtype: torch.dtype, op: str, m: float) -> tuple[float, list[torch.Tensor]]:
     """Return the greatest value that is in no sum and no residual, as a share of the greatest sum; and the sums."""
+    beta = getattr(ranks[0].artifact.plan.feedback, "beta", 1.0)
     due, greatest, sums = torch.zeros(UNITS, dtype=torch.float64), 0.0, []
     for step in range(CALLS):
         given = gradients(step, dtype)
@@ -47,7 +48,7 @@ def unaccounted(ranks: list[Collective], dtype: torch.dtype, op: str, m: float) 
             assert torch.equal(found[0], (sent / len(ranks) if op == "mean" else sent).to(dtype))
             due = -sent.double()
         else:
-            due += sum((each.double() for each in (*given, *speeds)), -total)
+            due = beta * (due + sum((each.double() for each in (*given, *speeds)), -total))
         greatest = max(greatest, *(float(each.abs().max()) for each in given))
     kept = torch.stack([rank.residual("w").double() for rank in ranks]).sum(dim=0)
     return float((due - kept).abs().max()) / greatest, sums

@@ -20,7 +20,7 @@ from zenc.language.lexer import tables
 from zenc.language.parse import parse
 from zenc.language.recovery import DECLARATIONS, DECLARED, GROWN, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, PROJECTIONS, SELECTIONS, WARMUPS
+from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, PROJECTIONS, SELECTIONS, TRANSFORMS, WARMUPS
 from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS
 from zenc.scheme.model import SETTINGS, Aggregation, Format, Partition, Unit
@@ -95,6 +95,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "select": (ALL, *SELECTIONS),
     "project": (NONE, *PROJECTIONS),
     "merge": (ALL, *SELECTIONS),
+    "transform": (NONE, *TRANSFORMS),
     "reselect": (ALL, *SELECTIONS),
     "code": (NONE, *CODES),
     "feedback": (NONE, *FEEDBACKS),
@@ -102,9 +103,15 @@ _VALUES: dict[str, tuple[str, ...]] = {
 }
 _AFTER_BY = {"balance": tuple(MAPPINGS), **dict.fromkeys(("select", "merge", "reselect"), tuple(ESTIMATORS))}
 """Words that may follow ``by`` in the value of a key; after all other keys those of codes may."""
-_WITH_ARGUMENTS: Mapping[str, Any] = {**SELECTIONS, **PROJECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS} | {
-    word: made for words in WORDS.values() for word, made in words.items()
-}
+_WITH_ARGUMENTS: Mapping[str, Any] = {
+    **SELECTIONS,
+    **PROJECTIONS,
+    **TRANSFORMS,
+    **ESTIMATORS,
+    **CODES,
+    **FEEDBACKS,
+    **WARMUPS,
+} | {word: made for words in WORDS.values() for word, made in words.items()}
 _LINE = re.compile(r"(\w+)\s*:\s*(?:[\w\s(),=.]*\b(?:by|then|as)\s+)?\w*$")
 
 

@@ -141,6 +141,10 @@ class GpuCompression:
         """Quantise as ``CompressionKernels.quantise_fixed`` does."""
         self._launch(dtype, "quantise_fixed", left, n, exponent, (1 << (code.bits - 1)) - 1, gradient)
 
+    def transform(self, values: int, n: int, chunk: int, matrix: int) -> None:
+        """Multiply as ``CompressionKernels.transform`` does."""
+        self._launch("f32", "transform", values, n, chunk, matrix)
+
     def _launch(
         self, dtype: str, name: str, *arguments: float, fetched: tuple[c_uint64, torch.Tensor] | None = None
     ) -> None:

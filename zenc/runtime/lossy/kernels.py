@@ -248,6 +248,10 @@ class CompressionKernels:
         """
         self._functions["add_product"](left, right, r, *shape, sign, matrix)
 
+    def transform(self, values: int, n: int, chunk: int, matrix: int) -> None:
+        """Multiply each ``chunk`` of ``values`` [n] float32, in place, by ``matrix`` [chunk, chunk]; n has no rest."""
+        self._functions["transform"](values, n, chunk, matrix)
+
     # ---- Codes
 
     def encode(

@@ -10,12 +10,20 @@ In a sketch with fewer cells than units the medians of all units have more noise
 noise would grow from call to call. So a median counts fully where it stands out of the noise of its row; the others are
 multiplied by cells / (cells + units), which leaves the least of the gradient behind on average: all that in C++,
 ``zenc/compress/sketch.h``. The estimates of Heavy are no part of the result: they choose units for the next call.
+
+Transforms of chunks are linear, too: coefficients = values of a chunk, times a matrix; values = coefficients, times the
+transposed one, in place. Matrices are made once by the host, in float64 and by operations that are rounded alike on
+every machine, and rounded to float32. Products of two such values are exact in float64, and are added in the order of
+the chunk: equal values have equal bits on all devices, whether they fuse products and sums or not. There and back again
+values differ by rounding.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 
@@ -24,7 +32,7 @@ from zenc.runtime.lossy.gpu_kernels import GpuCompression
 from zenc.runtime.lossy.kernels import CompressionKernels
 from zenc.runtime.lossy.residual_store import FlatState
 from zenc.runtime.lossy.supports import key_for
-from zenc.scheme.compression import Heavy, Linear, Probable, Random, Selection, Sketch, count_of
+from zenc.scheme.compression import Dct, Heavy, Linear, Probable, Random, Selection, Sketch, Transform, count_of
 
 HOST = torch.device("cpu")
 BETA = 0.9
@@ -188,3 +196,81 @@ def remember(
     else:
         history.copy_(state.now.history)
     kernels.remember(DTYPE_NAMES[result.dtype], result.numel(), result.data_ptr(), BETA, history.data_ptr())
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTransform:
+    """The transform of a call, whose carrier has the ``coefficients`` [values] float32 that are selected."""
+
+    kernels: CompressionKernels | GpuCompression
+    of: Transform
+    coefficients: torch.Tensor
+
+    @property
+    def is_wide(self) -> bool:
+        """Return whether the carrier is float32, whatever the gradient is."""
+        return True
+
+    def push(self, left: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Return the coefficients [values], which were taken from those of ``left`` before."""
+        return self.coefficients
+
+    def pull(self, short: torch.Tensor, out: torch.Tensor, left: torch.Tensor, ranks: int) -> None:
+        """Write ``out`` [units, width] float32: the values of the sum ``short`` [values]."""
+        flat = out.view(-1)
+        flat.copy_(short)
+        self.turn(flat, back=True)
+
+    def keep(self, losses: torch.Tensor, left: torch.Tensor) -> None:
+        """Add the values of ``losses`` [values] of coefficients, which become these, to ``left`` [units, width]."""
+        self.turn(losses, back=True)
+        left.view(-1).add_(losses)
+
+    def turn(self, values: torch.Tensor, back: bool = False) -> None:
+        """Turn ``values`` [values] float32 into coefficients, or ``back``; a short last chunk at its own length."""
+        chunk = self.of.chunk if isinstance(self.of, Dct) else self.of.block
+        rest = values.numel() % chunk
+        if whole := values.numel() - rest:
+            self._multiply(values[:whole], chunk, back)
+        if rest and isinstance(self.of, Dct):
+            self._multiply(values[whole:], rest, back)
+
+    def _multiply(self, values: torch.Tensor, chunk: int, back: bool) -> None:
+        matrix = matrix_for(isinstance(self.of, Dct), chunk, back, values.device)
+        self.kernels.transform(values.data_ptr(), values.numel(), chunk, matrix.data_ptr())
+
+
+@lru_cache(maxsize=64)
+def matrix_for(of_cosines: bool, chunk: int, back: bool, device: torch.device) -> torch.Tensor:
+    """Return the matrix [chunk, chunk] float32 of the DCT-II or, of a power of two, of Walsh and Hadamard."""
+    made = _cosines(chunk) if of_cosines else _signs(chunk)
+    return (made.T if back else made).to(torch.float32).contiguous().to(device)
+
+
+def _cosines(chunk: int) -> torch.Tensor:
+    """Return sqrt(2 / chunk) cos(pi (2 i + 1) k / (2 chunk)) at [i, k], of which column 0 is 1 / sqrt(chunk)."""
+    table = torch.tensor([_cosine(each, chunk) for each in range(4 * chunk)], dtype=torch.float64, device="cpu")
+    counted = torch.arange(chunk, device="cpu")
+    made = table[(2 * counted + 1)[:, None] * counted % (4 * chunk)] * math.sqrt(2 / chunk)
+    made[:, 0] = math.sqrt(1 / chunk)
+    return made
+
+
+def _cosine(part: int, chunk: int) -> float:
+    """Return cos(pi / 2 * part / chunk), 0 <= part < 4 * chunk; libraries of other machines round theirs otherwise."""
+    part = min(part, 4 * chunk - part)
+    if part > chunk:
+        return -_cosine(2 * chunk - part, chunk)
+    angle = math.pi / 2 * part / chunk
+    term = total = 1.0
+    for power in range(2, 26, 2):
+        term *= -angle * angle / (power * (power - 1))
+        total += term
+    return total
+
+
+def _signs(chunk: int) -> torch.Tensor:
+    made = torch.ones(1, 1, dtype=torch.float64, device="cpu")
+    while len(made) < chunk:
+        made = torch.cat((torch.cat((made, made), 1), torch.cat((made, -made), 1)))
+    return made * math.sqrt(1 / chunk)

@@ -36,13 +36,13 @@ from zenc.runtime.lossy.cpu_contribution import CpuContribution
 from zenc.runtime.lossy.gpu_contribution import GpuContribution
 from zenc.runtime.lossy.gpu_kernels import GpuCompression
 from zenc.runtime.lossy.kernels import CompressionKernels, shared_exponent
-from zenc.runtime.lossy.linear import LinearMap, is_linear, map_of, remember
+from zenc.runtime.lossy.linear import ChunkTransform, LinearMap, is_linear, map_of, remember
 from zenc.runtime.lossy.losses import CallLosses
 from zenc.runtime.lossy.low_rank import LowRankMap, low_rank_map
 from zenc.runtime.lossy.residual_store import FlatState, Pieces, ResidualStore
 from zenc.runtime.lossy.saved_state import first_push
 from zenc.runtime.lossy.supports import Draw, PartUnits, forget_drifted, warmed
-from zenc.scheme.compression import Fixed, LowRank, Momentum, Rounded, Selection, Shifted
+from zenc.scheme.compression import Decay, Fixed, LowRank, Momentum, Rounded, Selection, Shifted, Transform
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends
 
@@ -120,7 +120,7 @@ class LossyCall:
     """The rest of gradient and residual, [units, width] float32: the next residual."""
     steps: tuple[int, ...] = ()
     """The number of calls of each piece so far."""
-    linear: LinearMap | LowRankMap | None = None
+    linear: LinearMap | LowRankMap | ChunkTransform | None = None
     rounding: Rounded | None = None
     """The code of values that would otherwise travel as they are, in ``scheme`` too; the sum is made in float32 then.
     """
@@ -174,6 +174,8 @@ class LossyCall:
             work = GpuContribution(kernels, self.gradient, state, self.total, picks=picks, leaves=adds)
         else:
             work = CpuContribution(kernels, self.gradient, state, self.total)
+        if plan.transform is not None and self.selections:
+            return self._transformed(work, plan.transform)
         if isinstance(work, CpuContribution) and self._by_part(momentum):
             found = Contributed(0.0, 0.0, True)
             self.losses.contribute = partial(work.contribute_part, found)
@@ -190,6 +192,23 @@ class LossyCall:
         self.linear = self._map()
         squares, finite = work.accumulate(momentum, self.total)
         return Contributed(squares, 0.0, finite)
+
+    def _transformed(self, work: CpuContribution | GpuContribution, of: Transform) -> Contributed:
+        """Select of the coefficients of what ``work`` accumulates; leave the values of the others in ``total``."""
+        squares, finite = work.accumulate(None, self.total)
+        left = self.total.view(-1, 1)
+        self.linear = transform = ChunkTransform(self.kernels, of, left.flatten().clone())
+        transform.turn(transform.coefficients)
+        sent, kernels = transform.coefficients.view(-1, 1), self.kernels
+        self.layout = replace(self.layout, units=len(sent), width=1)
+        if isinstance(kernels, GpuCompression):
+            selecting = GpuContribution(kernels, sent, None, left, picks=self.scheme.fixed is None)
+            found = selecting.contribute(None, self.selections, self._draw())
+            self._leave_to_call(selecting)
+        else:
+            found = CpuContribution(kernels, sent, None, left).contribute(None, self.selections, self._draw())
+        transform.turn(left.view(-1), back=True)
+        return Contributed(squares, found.residual, finite and found.finite)
 
     def _map(self) -> LinearMap | LowRankMap:
         (units, width), salt = self.gradient.shape, self.losses.salt
@@ -262,9 +281,7 @@ class LossyCall:
             estimates = self.linear.estimates if isinstance(self.linear, LinearMap) else None
             remember(self.kernels, self.state, self.gradient, estimates)
         if finite and self.scheme.plan.kept:
-            linear, known = self.linear, self.state.now.factors
-            self.state.next.factors = linear.factors(carried) if isinstance(linear, LowRankMap) else known
-            self.state.commit()
+            self._commit(carried)
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
         averaged = looked is not None and self.losses.averages
@@ -273,6 +290,13 @@ class LossyCall:
         if not finite:  # torch's kernels make NaNs of their own
             self.gradient.masked_fill_(self.gradient.isnan(), torch.nan)
         return finite
+
+    def _commit(self, carried: torch.Tensor) -> None:
+        if isinstance(feedback := self.scheme.plan.feedback, Decay):
+            self.total.mul_(feedback.beta)
+        linear, known = self.linear, self.state.now.factors
+        self.state.next.factors = linear.factors(carried) if isinstance(linear, LowRankMap) else known
+        self.state.commit()
 
     def _sent(self, change: torch.Tensor) -> torch.Tensor:
         """Return all that was sent, with ``change`` [units, width], and begin the next shift."""
@@ -302,7 +326,7 @@ class LossyCall:
     def report(self, contributed: Contributed, counted: CallStats) -> LossReport:
         """Return the loss of this call, after it has ended."""
         gradient, residual = contributed.gradient**0.5, contributed.residual**0.5
-        if self.linear is not None or self.scheme.loses_within:
+        if self.linear is not None or self.scheme.loses_within or isinstance(self.scheme.plan.feedback, Decay):
             residual = float(torch.linalg.vector_norm(self.total))
         counted.layout = self.layout
         return {

@@ -173,6 +173,27 @@ ZENC_DEVICE void query_sketch(const float* sketch, i64 n, i64 of_rows, i64 cells
     });
 }
 
+// Each `of_chunk` of values [n], without a rest, becomes its product with matrix [of_chunk, of_chunk].
+//
+// Products of floats are exact as doubles: a fused sum has the same bits. Reads and writes 4 bytes a float32.
+ZENC_DEVICE void transform(float* values, i64 n, i64 of_chunk, const float* matrix) {
+    ZENC_SHARED(float, own, TRANSFORMED);
+    const u64 chunk = static_cast<u64>(of_chunk), together = TRANSFORMED / chunk * chunk;
+    for (u64 first = blockIdx.y * together; first < static_cast<u64>(n); first += gridDim.y * together) {
+        const u64 rest = static_cast<u64>(n) - first, count = rest < together ? rest : together;
+        for (u64 i = threadIdx.x; i < count; i += THREADS) own[i] = values[first + i];
+        __syncthreads();
+        for (u64 at = threadIdx.x; at < count; at += THREADS) {
+            const u64 column = at % chunk;
+            double sum = 0;
+            for (u64 i = 0; i < chunk; ++i)
+                sum += static_cast<double>(own[at - column + i]) * matrix[i * chunk + column];
+            values[first + at] = static_cast<float>(sum);
+        }
+        __syncthreads();
+    }
+}
+
 // left becomes what is lost; gradient the multiples, which are exact if its type has the bits for them.
 //
 // Reads 4 and writes 8 bytes a float32.

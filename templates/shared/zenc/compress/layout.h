@@ -10,6 +10,7 @@ constexpr u64 PACKED_ROWS = 32;
 constexpr u64 PACKED_WINDOW = PACKED_LANES * PACKED_ROWS;
 constexpr u64 TRITS = 5;
 constexpr u64 TRIT_WINDOW = PACKED_LANES * TRITS;
+constexpr u64 TRANSFORMED = 1024;  // values at most that a transform makes of as many
 
 ZENC_HD inline u64 packed_bytes(u64 bits, u64 count) {
     return (bits * count + 7) / 8;
