@@ -9,8 +9,6 @@ bits a character on held-out text, of the mean of all ranks' parameters and of t
 the last step, and how far ranks are apart before it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

@@ -8,8 +8,6 @@
 Seconds are of the processor, from the file of a cluster to a scheme that is proved and predicted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from time import process_time
 from typing import Any

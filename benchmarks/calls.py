@@ -22,8 +22,6 @@ With ``--steps`` 2 and 4 processes train models (``MODELS``) that look up 400 ro
 ``others``: the share of the cores that other programs used: of a busy machine times say little.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Sequence

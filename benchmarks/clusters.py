@@ -8,8 +8,6 @@ tensor at the bound of the cluster, and of headers. ``tuned`` is the best scheme
 predicted for the cluster and the gradient. All take turns. ``cores``: the share of all cores that ranks used.
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

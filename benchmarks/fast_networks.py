@@ -8,8 +8,6 @@ those of the processor time of all hosts over the number of cores, which no call
 share of the cores that other programs used; above a few percent times say little.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ time of this thread. Below are the picoseconds that fit best by relative errors:
 (``bitmap``), of one that is listed (``search``), and of a slot that ``coo`` or ``elias_fano`` list.
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -15,8 +15,6 @@ pays; ``reads`` is a time over that of one read. Medians; the kernels are timed 
 Without a GPU it prints "not measured".
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

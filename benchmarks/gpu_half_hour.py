@@ -10,8 +10,6 @@ step, and what a step printed as JSON. It is written after each step, so that a 
 was found. The exit status is the number of steps that failed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

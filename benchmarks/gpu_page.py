@@ -8,8 +8,6 @@ Gbit/s'`` and ``calls-bfloat16.json`` with ``--dtype bfloat16``, ``schemes.json`
 ``before-`` are of the revision before.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.pages import DOCS, LEFT, RIGHT, ROOT, Part, json_of, show_or_write, table

@@ -10,8 +10,6 @@ to the sums of ``dense_ring``. Seconds a slot are what the dense workload took b
 speed. ``hashed`` is what packing and expanding took in ``zen`` over ``balanced`` beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

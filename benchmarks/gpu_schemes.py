@@ -9,8 +9,6 @@ number, over a read of one rank's tensor (half a copy) in the same run. All rank
 scheme that loses nothing the sum in float64, as near as float32 is. Without a GPU it prints "not measured".
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

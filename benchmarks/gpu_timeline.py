@@ -9,8 +9,6 @@ without any message (``zenc.noop_hook``), medians. Ranks share the GPU where NCC
 NCCL_MULTI_RANK_GPU_ENABLE=1. Without a GPU it prints "not measured".
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

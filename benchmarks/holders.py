@@ -13,8 +13,6 @@ names them. Tiers: the ranks of a machine have 10 GB/s each to its memory, and s
 others; carried are the bytes of the busiest link between machines.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

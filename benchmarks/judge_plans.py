@@ -10,8 +10,6 @@ are damaged at random, of which zenc's verdicts are compared with those of a bru
 TE-CCL's JSON. Exit status 1 means that they disagree about one, which is printed.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import tempfile

@@ -15,8 +15,6 @@ PyTorch's way: coalesce (pack, expand to COO, a call of rows), nonzero and index
 elements), index_add_ to a cleared part (merge), index_copy_ to a cleared tensor (expand to dense).
 """
 
-from __future__ import annotations
-
 import ctypes
 import statistics
 import time

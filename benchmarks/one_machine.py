@@ -12,8 +12,6 @@ once against float64. ``others``: the share of the cores that other programs use
 little.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts of pages that programs make of their results: options, JSON, tables, and the marks around these."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -8,8 +8,6 @@ or of one 64 steps ago, as old as they get there; in equal ranges; and by a perm
 sends to a part, over the mean. All other figures are those of the files of other programs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple

@@ -13,8 +13,6 @@ kernels take what ``zenc calibrate`` measures of them, here by the CPU time of t
 ``benchmarks/lab/measured/kernels.json``.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -17,8 +17,6 @@ Small tensors stay with DDP, whose own all-reduce goes on beside the calls. Wher
 waits for that, and counts as one more call.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace

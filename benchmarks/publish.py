@@ -7,8 +7,6 @@ A change as an int32 index and its value takes 6 bytes of bfloat16 and 8 of floa
 counted as all of its numbers, as zenc sends it. Bytes are counted; seconds are of no interest here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias

@@ -14,8 +14,6 @@ changes of thread that gloo's own all-reduce has as well. What those cost gloo s
 tensor in a group of one rank, which sends nothing. Medians over 200 batches of 20 calls, which take turns.
 """
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@
 Each is the best of several runs, since other work of the machine only ever slows them; of a proof one.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -7,8 +7,6 @@ Nothing is measured here: steps are those of ``python -m benchmarks.lab.demo`` a
 all of them over the number of cores, and no step is faster, however well it overlaps; ``link``: of the busiest rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -10,8 +10,6 @@ its page, benchmarks/reports/bigram.md, are written anew. Network and turns are 
     Point = settings x machine x others x apart x (lane -> Row) x (lane -> first and last loss)
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

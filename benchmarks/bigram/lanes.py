@@ -10,8 +10,6 @@ zenc, on demand        the same with ``on_demand``, and ``fetch`` of the next ba
 A call begins when the gradient is there, and ends when the rows of the next batch can be looked up.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from abc import ABC, abstractmethod

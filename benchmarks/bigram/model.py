@@ -5,8 +5,6 @@ Classes are the most frequent words, and one for all others. What turns a row in
 but the table is trained.
 """
 
-from __future__ import annotations
-
 import mmap
 from dataclasses import dataclass
 

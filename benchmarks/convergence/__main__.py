@@ -6,8 +6,6 @@ python -m benchmarks.convergence --page                 # the page alone, from t
 python -m benchmarks.convergence --steps 50 --seeds 1 --to /tmp/tried
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import io

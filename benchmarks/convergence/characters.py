@@ -3,8 +3,6 @@
 Text = train x held_out                              # character numbers, uint8; 0 is every character that is rare
 """
 
-from __future__ import annotations
-
 import sysconfig
 from collections import Counter
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Run        = name x label x scheme x ranks x momentum of the optimizer x what ha
 Experiment = name x title x question x runs, the first of which the others are held against
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

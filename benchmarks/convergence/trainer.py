@@ -7,8 +7,6 @@ Ranks are threads while they sum, and messages go through memory. All else of a 
 so n processes under DDP train to the same bits (tests/benchmarks/test_convergence.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterable

@@ -7,8 +7,6 @@ nothing about networks. Bytes come first: they are exact and repeat. Times mean 
 nothing else. The method is in benchmarks/reports/benchmarks.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

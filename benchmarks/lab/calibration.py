@@ -6,8 +6,6 @@ Measured is all that ``zenc calibrate`` measures. Added is what it can't know: t
 many cores all ranks share.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

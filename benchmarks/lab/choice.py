@@ -8,8 +8,6 @@ Each point goes to docs/benchmarks/choice/NAME.json. ``auto`` is measured once i
 take turns, so that their times are compared round by round.
 """
 
-from __future__ import annotations
-
 from benchmarks.lab.suite.page import NOT_MEASURED
 from benchmarks.lab.suite.points import Point, point
 from benchmarks.lab.suite.results import Result, Results

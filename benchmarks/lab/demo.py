@@ -8,8 +8,6 @@ takes no root, but iproute2, and a kernel that lets users make namespaces. Where
 why. Nothing but these namespaces is changed, and nothing of them is left.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

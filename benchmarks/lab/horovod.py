@@ -4,8 +4,6 @@ Horovod's own thread exchanges messages every millisecond, whether there is some
 peers have the network to themselves, it is started for its call alone, and stopped afterwards.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import socket

@@ -3,8 +3,6 @@
 ``Others`` says whether the machine did anything else meanwhile.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

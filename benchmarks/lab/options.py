@@ -1,7 +1,5 @@
 """Options that the commands of the lab share: of a network and of turns, and what comes of them."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

@@ -7,8 +7,6 @@ any other      a scheme of zenc, by its name or its file, on the gradient as it 
                once it has chosen
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

@@ -8,8 +8,6 @@ gradients travel. A row is one of its gradient as PyTorch makes it, zero or not.
 Python that runs this, so another Python records other rows.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import warnings

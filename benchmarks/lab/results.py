@@ -6,8 +6,6 @@ A call takes from the first rank that starts it to the last that ends it, by the
 paired: the time of a peer over that of the reference in the same round, so that slow rounds hit both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median, quantiles

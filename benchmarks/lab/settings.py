@@ -6,8 +6,6 @@
 Nothing here imports more than Python has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path

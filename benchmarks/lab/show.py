@@ -1,7 +1,5 @@
 """A report as a table in Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 

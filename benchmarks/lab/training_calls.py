@@ -8,8 +8,6 @@ with a sum takes more of a host's processor, its kernels left aside, is ``hook_b
 not longer where hosts share processors: predictions say how much longer the step is.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from contextlib import nullcontext

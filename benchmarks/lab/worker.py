@@ -7,8 +7,6 @@
 the record, as JSON, from the last line that it prints.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -3,8 +3,6 @@
 Units are drawn by a law (KINDS), or recorded (``trace``).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Zen's evaluation, computed again. Here are the numbers that the paper prints, each with its place; none is ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@
 No GPU and no network are used, and no time is measured: half a minute of one core.
 """
 
-from __future__ import annotations
-
 from benchmarks.pages import DOCS, ROOT, Part, compute_or_page
 from benchmarks.reproduce.page import BEGIN, figures, part
 from benchmarks.reproduce.results import Results, results

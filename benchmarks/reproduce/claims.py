@@ -3,8 +3,6 @@
 What a formula and drawing both can tell is computed twice, so that neither has to be believed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp, log2
 from typing import Any

@@ -4,8 +4,6 @@ A step takes the time of its computation, and that of all synchronisation after 
 published for one model; for each of the others it is taken from one published ratio, which then says nothing more.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any

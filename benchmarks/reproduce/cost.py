@@ -4,8 +4,6 @@ Kernels, latencies and what software adds to a message are zero here, and links 
 left is the plan of each scheme, the profile of the gradient, and links that messages share.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache
 

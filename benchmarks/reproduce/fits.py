@@ -1,7 +1,5 @@
 """The fits of ``overlap`` as tables: parameters, what follows from them, and by how much one for all would be off."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import log
 from typing import Any

@@ -7,8 +7,6 @@
 Of all ways to overlap, a core makes the densest sum of many ranks for a given sum of few.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

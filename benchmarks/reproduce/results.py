@@ -1,7 +1,5 @@
 """Results of the computation as JSON data, of which alone the page and the figures are made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from statistics import median
 from typing import Any

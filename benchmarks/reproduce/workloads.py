@@ -7,8 +7,6 @@ the 8 GPUs of a machine train on data of their own and sum densely inside it; el
 parallelism, and a machine is one rank. What the paper gives no number for is an assumption, and said in ``ASSUMED``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log

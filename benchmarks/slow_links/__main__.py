@@ -11,8 +11,6 @@ batches. A run takes the place of an earlier one with the same hosts and seed. I
     Run   = kind  way  hosts  seed  others  points  processor         # others: their share of the cores
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import ArgumentParser

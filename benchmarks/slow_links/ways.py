@@ -3,8 +3,6 @@
 Way = name x kind x scheme x steps between looks x when to take it x parameters x optimizer
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -6,8 +6,6 @@ TEXT is a file of the text. The clock stands still while rank 0 looks at held-ou
 Point = seconds  steps  bytes  bits             # so far; of the slowest rank, of the busiest; a character, of rank 0
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """Published results of strategies, computed again: Espresso, MergeComp, TopKA2A, OSCAR and BytePS's compressors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Results = dict[str, Any]

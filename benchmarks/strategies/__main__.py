@@ -8,8 +8,6 @@ No GPU and no network are used. Only the choices themselves are timed, and some 
 else is computed, in a minute.
 """
 
-from __future__ import annotations
-
 from benchmarks.pages import DOCS, ROOT, Part, compute_or_page
 from benchmarks.strategies import Results, espresso, groups, oscar, others, peers
 from benchmarks.strategies.page import BEGIN, part

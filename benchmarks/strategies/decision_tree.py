@@ -18,8 +18,6 @@ The list of valid connections is not in the paper; this one has as many options 
 devices (tests/benchmarks/test_decision_tree.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum

@@ -1,7 +1,5 @@
 """Espresso's evaluation: the ratios, the time that a choice takes, and what each crippled dimension loses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import perf_counter

@@ -1,7 +1,5 @@
 """MergeComp's groups on the same traces: what two groups gain, how soon they are found, and what more would."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

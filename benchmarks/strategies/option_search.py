@@ -10,8 +10,6 @@ Algorithm 2 moves compression to the host: among tensors of one size and option 
 first (Lemma 1). All combinations of numbers of each group are tried where they are few; group by group otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as combinations

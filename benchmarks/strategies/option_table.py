@@ -6,8 +6,6 @@
 An option dominates another where no entry of its matrix is greater: in any step, it is as good in its place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log2

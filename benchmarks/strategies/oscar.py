@@ -7,8 +7,6 @@
 The abstract, which is all that is public, has neither bits nor gradients nor the coder's speed: all are varied.
 """
 
-from __future__ import annotations
-
 import struct
 import threading
 from collections import defaultdict

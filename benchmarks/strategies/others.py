@@ -1,7 +1,5 @@
 """TopKA2A's cost and conditions, and BytePS's compressors at 100 Mbit/s, by bytes and predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The marked part of benchmarks/reports/strategies.md, made of the results alone, a section each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from benchmarks.pages import RIGHT, table, table_of

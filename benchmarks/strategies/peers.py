@@ -7,8 +7,6 @@
 Their own implementations are more than that; these readings were fixed before anything was computed with them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.strategies.decision_tree import Action, Among, Option, Tree

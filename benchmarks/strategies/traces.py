@@ -7,8 +7,6 @@ The reading, fixed before anything was computed: a gradient is ready its gap aft
 forward pass takes half of the backward pass. Links run at the rates that the paper names.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ pieces of that gradient, as of the buckets of a large model; or, with --characte
 model of ``benchmarks.convergence``. Network, bytes and times are as in ``python -m benchmarks.lab``.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from typing import Any

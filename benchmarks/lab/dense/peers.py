@@ -12,8 +12,6 @@ Of several tensors there is no model: torch's all-reduce, or a scheme's, of each
 it makes training steps.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import nullcontext
 from functools import partial

@@ -1,7 +1,5 @@
 """Settings of one run of dense gradients, as data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from benchmarks.convergence.characters import Sizes

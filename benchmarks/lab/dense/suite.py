@@ -7,8 +7,6 @@
 Each point goes to docs/benchmarks/dense/NAME.json.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean

@@ -8,8 +8,6 @@ zenc's own connections, and over gloo. A call must end on each rank with the exa
 deadline; where it ends with an error it must have to, and one rank must name the host that failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

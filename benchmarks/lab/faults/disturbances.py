@@ -3,8 +3,6 @@
 Disturbance = name  Impairment of all packets, or of the host VICTIM: down, frozen, slowed, killed
 """
 
-from __future__ import annotations
-
 import math
 import os
 import signal

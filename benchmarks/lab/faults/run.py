@@ -1,7 +1,5 @@
 """Trials of all schemes under all disturbances, one after another on one cluster."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

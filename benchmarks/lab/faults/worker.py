@@ -6,8 +6,6 @@ A Record has the calls that were summed well, those that were not, the slowest, 
 did.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -7,8 +7,6 @@ which a strategy is searched; then steps by all strategies take turns. Network, 
 ``python -m benchmarks.lab``.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ As a rank's process in a dry run this module trains a model by DDP itself, and p
 model, or, with a file of word ids as an argument, the word model, with sparse tables.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import warnings

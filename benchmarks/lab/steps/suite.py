@@ -8,8 +8,6 @@ Each point goes to docs/benchmarks/steps/NAME.json, and the strategy that was fo
 are of the word model; what was predicted for them, ``python -m benchmarks.predicted_steps --write`` says.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import fmean
 

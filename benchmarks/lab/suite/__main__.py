@@ -8,8 +8,6 @@ Each point goes to docs/benchmarks/NAME.json. A point that fails is named at the
 older result of it stays. Times mean something only on a machine that does nothing else.
 """
 
-from __future__ import annotations
-
 from benchmarks.lab.suite.figures import figures
 from benchmarks.lab.suite.page import with_results
 from benchmarks.lab.suite.points import POINTS

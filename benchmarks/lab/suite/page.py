@@ -6,8 +6,6 @@ What has not been measured is called so, and nothing stands in its place. *Best*
 the point, by its median. Bytes are those that schemes count themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@
 A point is one run of ``benchmarks.lab`` or ``benchmarks.lab.training``, in less than three minutes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """A suite at work: its points measured one after the other by the lab, its results kept, its page made of them."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import shutil

@@ -7,8 +7,6 @@ lanes take turns, from equal weights and on equal batches, so their losses have 
 times are as in ``python -m benchmarks.lab``.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Training = a Run of training steps, with the sizes of the model and its batches 
 Report   = settings x machine x text x (peer -> Row) x (peer -> loss*)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
