@@ -9,16 +9,14 @@ bits a character on held-out text, of the mean of all ranks' parameters and of t
 the last step, and how far ranks are apart before it.
 """
 
-import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from benchmarks.convergence.characters import Sizes, batches, loss_of, new_model, text, windows
-from benchmarks.pages import DOCS, RESULTS, Part, new_parser, table_of
+from benchmarks.convergence.characters import Sizes, batches, bits_of, loss_of, new_model, text, windows
+from benchmarks.pages import DOCS, RESULTS, Part, parser_of, table_of
 from zenc.averaging.model import Averaging
 from zenc.averaging.resolve import resolve_averaging
 from zenc.language.files import load_text
@@ -28,8 +26,6 @@ PART = Part(DOCS / "guides" / "alternate.md", *MARKS, RESULTS / "averaging.json"
 RANKS, SIDE = 16, 4
 SMALL = Sizes(context=12, width=16, hidden=128, narrow=64, batch=16)
 RATE, MOMENTUM = 0.1, 0.9
-HELD_OUT = 4096
-"""Predictions on held-out text."""
 GRID = f"[rows({SIDE}), columns({SIDE})]"
 WAYS = {
     "all ranks, each step": "[everyone]",
@@ -77,10 +73,8 @@ class Ranks:
         return loss_of(self.model, batch)
 
     def bits(self, values: Tensor) -> float:
-        """Return the bits a character on held-out text, the same in all runs."""
-        batch = windows(text().held_out, HELD_OUT, self.sizes.context, torch.Generator().manual_seed(0))
-        with torch.no_grad():
-            return float(self.loss(values.clone(), batch)) / math.log(2)
+        torch.nn.utils.vector_to_parameters(values.clone(), self.model.parameters())
+        return bits_of(self.model, text(), self.sizes.context)
 
     @property
     def apart(self) -> float:
@@ -134,11 +128,7 @@ def shown(data: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = parser_of(__doc__, steps=300, seeds=2).parse_args()
     torch.set_num_threads(1)
     rows = list(measured(options.steps, options.seeds))
     data = {"steps": options.steps, "seeds": options.seeds, "rows": rows}

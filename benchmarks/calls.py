@@ -27,7 +27,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,7 +42,7 @@ from benchmarks.lab.settings import Run
 from benchmarks.lab.worker import record_of, work
 from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
 from benchmarks.one_machine import LIMIT, PAGE, WORKER, processor_of
-from benchmarks.pages import LEFT, RESULTS, RIGHT, Part, new_parser, table
+from benchmarks.pages import LEFT, RESULTS, RIGHT, Part, parser_of, table
 from zenc.torch.strategy.table_groups import JOINED_BYTES
 
 MARKS = "<!-- calls: written by benchmarks/calls.py -->", "<!-- end of calls -->"
@@ -66,10 +65,7 @@ LOOKED_UP = {20_000: 400, 200_000: 2_000}
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser = parser_of(__doc__, ranks=4, rounds=30)
     parser.add_argument("--steps", action="store_true", help="of DDP models, among 2 and 4 ranks")
     options = parser.parse_args()
     result = steps_measured(options.rounds) if options.steps else measured(options.ranks, options.rounds)

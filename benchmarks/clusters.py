@@ -18,7 +18,7 @@ from benchmarks.lab.__main__ import run
 from benchmarks.lab.options import carry_out
 from benchmarks.lab.settings import Settings, Workload
 from benchmarks.lab.workloads import KINDS, units_of
-from benchmarks.pages import LEFT, RESULTS, RIGHT, ROOT, Part, new_parser, table
+from benchmarks.pages import LEFT, RESULTS, RIGHT, ROOT, Part, parser_of, table
 from zenc.gradients.profile_fit import from_gradients
 from zenc.synthesize.synthesis import synthesize
 from zenc.topology.load import load_topology
@@ -98,10 +98,8 @@ def measured(only: list[str], rounds: int, file: Path | None) -> str:
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--only", nargs="+", choices=CLUSTERS, default=list(CLUSTERS), metavar="CLUSTER")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     carry_out(lambda: measured(options.only, options.rounds, options.json))
 

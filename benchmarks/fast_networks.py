@@ -20,7 +20,7 @@ from benchmarks.lab.settings import Settings
 from benchmarks.lab.show import label
 from benchmarks.lab.workloads import KINDS
 from benchmarks.one_machine import PAGE, processor_of, row_of
-from benchmarks.pages import LEFT, RESULTS, RIGHT, Part, new_parser, table
+from benchmarks.pages import LEFT, RESULTS, RIGHT, Part, parser_of, table
 
 MARKS = "<!-- fast networks: written by benchmarks/fast_networks.py -->", "<!-- end of fast networks -->"
 PART = Part(PAGE, *MARKS, RESULTS / "fast_networks.json")
@@ -48,10 +48,7 @@ POINTS = (Aim(2, "10gbit", 3.0, 3.0), Aim(4, "1gbit", 1.7, 1.25), Aim(8, "1gbit"
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = parser_of(__doc__, rounds=21).parse_args()
     carry_out(lambda: measured(options.rounds, options.json))
 
 

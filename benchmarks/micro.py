@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.micro [--rounds 40] [--json FILE]
     python -m benchmarks.micro -k merge               those with this word in their name or shape
+    python -m benchmarks.micro --scale 1000           tensors so many times smaller, to see whether all runs
 
 A round runs the memcpy, PyTorch and the kernel one after the other, so that whatever else the machine does meets all
 three; a time is the CPU time of the one thread, the least of all rounds and the median. "/ memcpy" is the kernel's time
@@ -20,13 +21,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.pages import new_parser, save_json
+from benchmarks.pages import parser_of, save_json
 from benchmarks.recorded import RANKS, RecordedCall
 from zenc.codegen.render import render
 from zenc.runtime.cpu.kernels import Kernels
@@ -283,11 +283,8 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
+    parser = parser_of(__doc__, rounds=40, scale=1)
     parser.add_argument("-k", metavar="WORD", default="", help="only kernels and shapes with this word")
-    parser.add_argument("--rounds", type=int, default=40, help="of each; more find the least time more surely")
-    parser.add_argument("--scale", type=int, default=1, help="tensors so many times smaller: to see whether all runs")
-    parser.add_argument("--json", metavar="FILE", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []

@@ -14,7 +14,6 @@ little.
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ from benchmarks.lab.settings import Run, Settings
 from benchmarks.lab.worker import measured as of_rank
 from benchmarks.lab.worker import work
 from benchmarks.lab.workloads import KINDS
-from benchmarks.pages import DOCS, LEFT, RESULTS, RIGHT, Part, new_parser, table
+from benchmarks.pages import DOCS, LEFT, RESULTS, RIGHT, Part, parser_of, table
 
 PAGE = DOCS / "internals" / "performance.md"
 MARKS = "<!-- one machine: written by benchmarks/one_machine.py -->", "<!-- end of one machine -->"
@@ -35,18 +34,15 @@ PART = Part(PAGE, *MARKS, RESULTS / "one_machine.json")
 SCHEMES = ("agsparse", "balanced", "holders")
 TORCH, WIRE = "torch", ", wire"
 PEERS = (TORCH, *SCHEMES, *(scheme + WIRE for scheme in SCHEMES))
+RANKS = (2, 4)
 WARM = 10
 """Rounds that are not counted."""
 SEED, LIMIT, WORKER = 1, 600.0, "--worker"
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
-    rows = [row for ranks in options.ranks for row in measured(ranks, options.rounds)]
+    options = parser_of(__doc__, rounds=60).parse_args()
+    rows = [row for ranks in RANKS for row in measured(ranks, options.rounds)]
     found = {"cores": os.cpu_count(), "torch": torch.__version__, "rounds": options.rounds, "rows": rows}
     print(PART.keep(options.json, found, shown(found)))
 

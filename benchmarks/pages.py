@@ -24,6 +24,15 @@ def new_parser(about: str | None, module: str = "") -> argparse.ArgumentParser:
     )
 
 
+def parser_of(about: str | None, **defaults: int) -> argparse.ArgumentParser:
+    """Return a parser with an option for each of ``defaults``, whole numbers, and ``--json`` for a file of results."""
+    parser = new_parser(about)
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"({default})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where results go")
+    return parser
+
+
 def json_of(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 

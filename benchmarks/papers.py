@@ -9,7 +9,6 @@ sends to a part, over the mean. All other figures are those of the files of othe
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from benchmarks.averaging import SMALL
 from benchmarks.convergence.characters import batches, loss_of, new_model, text, windows
-from benchmarks.pages import DOCS, LEFT, RESULTS, ROOT, Part, json_of, new_parser, save_json, table
+from benchmarks.pages import DOCS, LEFT, RESULTS, ROOT, Part, json_of, parser_of, save_json, table
 from zenc.scheme.model import Contiguous, Mapping, Permutation
 from zenc.wire.partitioning import cut
 
@@ -159,10 +158,7 @@ def shown() -> str:
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = parser_of(__doc__, steps=200).parse_args()
     torch.set_num_threads(1)
     found = measured(options.steps)
     print(found)

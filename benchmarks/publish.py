@@ -8,13 +8,12 @@ counted as all of its numbers, as zenc sends it. Bytes are counted; seconds are 
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 
 from benchmarks.convergence.characters import SIZES, batches, loss_of, new_model, text, windows
-from benchmarks.pages import DOCS, RESULTS, Part, new_parser, table_of
+from benchmarks.pages import DOCS, RESULTS, Part, parser_of, table_of
 from zenc.tables.update import update_kernels
 
 MARKS = "<!-- results of benchmarks/publish.py -->", "<!-- end of results -->"
@@ -99,11 +98,7 @@ def shown(data: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("--steps", type=int, default=200, help="steps of training before the first publication")
-    parser.add_argument("--publications", type=int, default=5, help="publications that a row counts together")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
+    options = parser_of(__doc__, steps=200, publications=5).parse_args()
     rows = sorted(measured(options.steps, options.publications), key=lambda each: str(each["dtype"]))
     data = {"steps": options.steps, "publications": options.publications, "rows": rows}
     print(PART.keep(options.json, data, shown(data)))

@@ -29,7 +29,7 @@ from torch._C._distributed_c10d import HashStore, ProcessGroupGloo
 import zenc
 from benchmarks.lab.settings import Workload
 from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
-from benchmarks.pages import new_parser, save_json
+from benchmarks.pages import parser_of, save_json
 from benchmarks.predicted import kernels_of_the_lab, plan_of
 from tests.support import local
 from zenc.gradients.profile_fit import from_gradients
@@ -201,10 +201,8 @@ def show_empty(ranks: int, file: Path | None) -> None:
 
 
 def main() -> None:
-    parser = new_parser(__doc__)
+    parser = parser_of(__doc__, ranks=4)
     parser.add_argument("--empty", action="store_true", help="calls with nothing to sum")
-    parser.add_argument("--ranks", type=int, default=4, help="of an empty call")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="of empty calls")
     options = parser.parse_args()
     if options.empty:
         return show_empty(options.ranks, options.json)

@@ -3,6 +3,7 @@
 Text = train x held_out                              # character numbers, uint8; 0 is every character that is rare
 """
 
+import math
 import sysconfig
 from collections import Counter
 from dataclasses import dataclass
@@ -91,6 +92,17 @@ def windows(of: Tensor, count: int, context: int, generator: torch.Generator) ->
 
 def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return functional.cross_entropy(model(batch[0]), batch[1])
+
+
+HELD_OUT = 4096
+"""Predictions on held-out text: the same ones in all runs."""
+
+
+def bits_of(model: nn.Module, of: Text, context: int) -> float:
+    """Return the bits a character of ``model`` on the text held out."""
+    batch = windows(of.held_out, HELD_OUT, context, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return float(loss_of(model, batch)) / math.log(2)
 
 
 def batches(seed: int, rank: int) -> torch.Generator:

@@ -18,15 +18,13 @@ import torch
 from torch import Tensor
 
 import zenc
-from benchmarks.convergence.characters import Sizes, Text, batches, loss_of, new_model, text, windows
+from benchmarks.convergence.characters import Sizes, Text, batches, bits_of, loss_of, new_model, text, windows
 from benchmarks.convergence.runs import Run
 from tests.support.local import collectives
 from zenc.codegen.artifact import Artifact
 
 CHECKED = 10
 """Steps between two comparisons of the sums of all ranks."""
-HELD_OUT = 4096
-"""Predictions on held-out text in a look: the same ones in all runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,6 @@ class Trainer:
         self.drawn = [batches(seed, rank) for rank in range(run.ranks)]
         self.collectives = collectives(compiled(run.scheme, run.ranks), run.ranks)
         self.pool = ThreadPoolExecutor(run.ranks)
-        self.held_out = windows(self.text.held_out, HELD_OUT, sizes.context, torch.Generator().manual_seed(0))
         self.steps = self.sent = 0
         self.loss = math.nan
 
@@ -77,9 +74,8 @@ class Trainer:
         losses = [self.gradient(generator, gradient) for generator, gradient in pairs]
         self.loss = sum(losses) / len(losses)
         mean = self.reduced()
-        for parameter, of_it in zip(
-            self.parameters, torch.split(mean, [each.numel() for each in self.parameters]), strict=True
-        ):
+        of_each = torch.split(mean, [each.numel() for each in self.parameters])
+        for parameter, of_it in zip(self.parameters, of_each, strict=True):
             parameter.grad = of_it.view_as(parameter)
         self.optimizer.step()
         self.steps += 1
@@ -105,8 +101,7 @@ class Trainer:
 
     def look(self) -> Look:
         """Return the quality of the model on the held-out text, and its cost so far."""
-        with torch.no_grad():
-            bits = float(loss_of(self.model, self.held_out)) / math.log(2)
+        bits = bits_of(self.model, self.text, self.sizes.context)
         loss = self.collectives[0].stats.get("loss")
         return Look(self.steps, bits, self.loss, self.sent, loss["residual_over_gradient"] if loss else None)
 
@@ -126,14 +121,6 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         for generator, drawn in zip(self.drawn, state["batches"], strict=True):
             generator.set_state(drawn)
-        loads = (
-            []
-            if forget
-            else [
-                self.pool.submit(collective.load_state_dict, of_rank)
-                for collective, of_rank in zip(self.collectives, state["collectives"], strict=True)
-            ]
-        )
-        for load in loads:
-            load.result()
+        if not forget:
+            list(self.pool.map(lambda of, kept: of.load_state_dict(kept), self.collectives, state["collectives"]))
         self.steps, self.sent = state["counted"]

@@ -7,26 +7,15 @@ Point = seconds  steps  bytes  bits             # so far; of the slowest rank, o
 """
 
 import json
-import math
 import sys
 import time
 
 import torch
 import torch.distributed as dist
-from torch import nn
 
-from benchmarks.convergence.characters import SIZES, Text, batches, loss_of, new_model, windows
+from benchmarks.convergence.characters import SIZES, Text, batches, bits_of, loss_of, new_model, windows
 from benchmarks.lab.worker import interface_bytes
 from benchmarks.slow_links.ways import BY_NAME, prepared
-
-HELD_OUT = 4096
-
-
-def bits(model: nn.Module, of: Text) -> float:
-    """Return the bits a character on held-out text, the same in all runs."""
-    batch = windows(of.held_out, HELD_OUT, SIZES.context, torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        return float(loss_of(model, batch)) / math.log(2)
 
 
 def train(name: str, of: Text, seed: int, goal: float, seconds: float, steps: int) -> None:
@@ -34,7 +23,7 @@ def train(name: str, of: Text, seed: int, goal: float, seconds: float, steps: in
     way, rank, model = BY_NAME[name], dist.get_rank(), new_model(SIZES, seed)
     trained, optimizer = prepared(way, model)
     drawn, spent, processor, made = batches(seed, rank), 0.0, 0.0, 0
-    points, found = [(0.0, 0, 0, bits(model, of))], torch.zeros(3, dtype=torch.float64)
+    points, found = [(0.0, 0, 0, bits_of(model, of, SIZES.context))], torch.zeros(3, dtype=torch.float64)
     before = max(interface_bytes() or (0,))
     while points[-1][3] > goal and points[-1][0] < seconds and made < steps:
         dist.barrier()
@@ -43,12 +32,10 @@ def train(name: str, of: Text, seed: int, goal: float, seconds: float, steps: in
             optimizer.zero_grad()
             torch.autograd.backward(loss_of(trained, windows(of.train, SIZES.batch, SIZES.context, drawn)))
             optimizer.step()
-        spent, processor, made = (
-            spent + time.monotonic() - start,
-            processor + time.process_time() - busy,
-            made + way.every,
-        )
-        found[:] = torch.tensor([spent, max(interface_bytes() or (0,)) - before, bits(model, of) if rank == 0 else 0.0])
+        spent, processor = spent + time.monotonic() - start, processor + time.process_time() - busy
+        made += way.every
+        bits = bits_of(model, of, SIZES.context) if rank == 0 else 0.0
+        found[:] = torch.tensor([spent, max(interface_bytes() or (0,)) - before, bits])
         dist.all_reduce(found, dist.ReduceOp.MAX)
         points.append((float(found[0]), made, int(found[1]), float(found[2])))
     if rank == 0:
