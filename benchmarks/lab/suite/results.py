@@ -34,12 +34,12 @@ class Result:
     title: str
     settings: Run[dict[str, Any]]
     machine: dict[str, Any]
+    seconds: float
+    others: float
+    apart: float | None
     bounds: Bounds | None
     rows: dict[str, Row]
     samples: dict[str, list[float]]
-    seconds: float
-    others: float
-    apart: float | None = None
     losses: Mapping[str, list[float]] | None = None
     predicted: Mapping[str, float] | None = None
 
@@ -55,39 +55,19 @@ class Result:
         return spread([a / b for a, b in zip(self.samples[peer], self.samples[base], strict=False)])
 
     def to_json(self) -> dict[str, Any]:
+        """Return all fields but for those that only some points have; ``rows`` are ``peers``."""
+        told = {"peers" if name == "rows" else name: value for name, value in asdict(self).items()}
+        found = {name: value if name in ("settings", "machine") else rounded(value) for name, value in told.items()}
         return {
-            "point": self.point,
-            "command": self.command,
-            "title": self.title,
-            "settings": self.settings.to_json(),
-            "machine": self.machine,
-            "seconds": rounded(self.seconds),
-            "others": rounded(self.others),
-            "apart": rounded(self.apart),
-            "bounds": rounded(asdict(self.bounds)) if self.bounds else None,
-            "peers": {name: rounded(asdict(row)) for name, row in self.rows.items()},
-            "samples": rounded(self.samples),
-            **({} if self.losses is None else {"losses": rounded(self.losses)}),
-            **({} if self.predicted is None else {"predicted": rounded(self.predicted)}),
+            name: value for name, value in found.items() if value is not None or name not in ("losses", "predicted")
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Result:
-        return Result(
-            data["point"],
-            data["command"],
-            data["title"],
-            Run.from_json(data["settings"]),
-            data["machine"],
-            Bounds(**data["bounds"]) if data["bounds"] else None,
-            {name: row_of(row) for name, row in data["peers"].items()},
-            data["samples"],
-            data["seconds"],
-            data["others"],
-            data["apart"],
-            data.get("losses"),
-            data.get("predicted"),
-        )
+        bounds = Bounds(**data["bounds"]) if data["bounds"] else None
+        rows = {name: row_of(row) for name, row in data["peers"].items()}
+        rest = {name: value for name, value in data.items() if name != "peers"}
+        return Result(**{**rest, "settings": Run.from_json(data["settings"]), "bounds": bounds, "rows": rows})
 
 
 Results = Mapping[str, Result]
@@ -105,12 +85,12 @@ def result_of(
         report.get("title") or title_of(point, report["settings"]),
         Run.from_json(report["settings"]),
         {**report["machine"], **about},
-        Bounds(**report["bounds"]) if "bounds" in report else None,
-        {name: row_of(row) for name, row in report["peers"].items()},
-        {name: [taken(rounds[number]) for number in sorted(rounds)] for name, rounds in calls.items()},
         seconds,
         others,
         report.get("largest_relative_difference_of_losses"),
+        Bounds(**report["bounds"]) if "bounds" in report else None,
+        {name: row_of(row) for name, row in report["peers"].items()},
+        {name: [taken(rounds[number]) for number in sorted(rounds)] for name, rounds in calls.items()},
         report.get("losses"),
         report.get("predicted"),
     )
