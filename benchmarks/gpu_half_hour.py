@@ -24,8 +24,6 @@ from typing import Any
 from benchmarks.pages import ROOT, new_parser, save_json
 from tests.gpu.run import find_packages
 
-NCCL = ROOT / ".gpu" / "nccl.xz"
-"""A newer NCCL, which lets ranks share a GPU, packed: not tracked, and used where it is there."""
 METRICS = (
     "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,lts__t_bytes.sum,smsp__inst_executed.sum,"
     "sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread"
@@ -72,15 +70,15 @@ class Ran:
                 "data": self.data}  # fmt: skip
 
 
-def steps(python: str, nccl: str | None) -> tuple[Step, ...]:
-    """Return the steps to run, the most worth first; ``nccl`` is the path of one that lets ranks share a GPU."""
-    tests, both = (python, "tests/gpu/run.py", "-q"), {**SHARED_GPU, **({"LD_PRELOAD": nccl} if nccl else {})}
+def steps(python: str) -> tuple[Step, ...]:
+    """Return the steps to run, the most worth first."""
+    tests = python, "tests/gpu/run.py", "-q"
     facts = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.nccl.version())"
     compiled = ("-m", "zenc", "compile", "balanced", "--target", "cuda", "--arch", "sm_90", "-o", "build/gpu-compiled")
     profiled = ("ncu", "--csv", "--clock-control", "none", "--metrics", METRICS, python, "-m", "benchmarks.gpu_call")
     call = ("-m", "benchmarks.gpu_call", "--json")
     in_vectors = {"ZENC_BULK_COPIES": "0"}
-    one_at_a_time = {**both, "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    one_at_a_time = {**SHARED_GPU, "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     return (
         Step("machine", ("nvidia-smi",), 20, "GPU, driver, clocks"),
         Step("facts", (python, "-c", facts), 60, "versions of PyTorch, CUDA and NCCL"),
@@ -93,8 +91,8 @@ def steps(python: str, nccl: str | None) -> tuple[Step, ...]:
         Step("call", (python, *call), 300, "a whole call, kernel by kernel"),
         Step("vectors", (python, *call, *LONG_ROWS), 180, "rows of 4 KiB without bulk copies", in_vectors),
         Step("counters", (*profiled, "--repeat", "1"), 240, "bytes, instructions and occupancy of each kernel"),
-        Step("nccl", (*tests, "-k", "real_nccl", "tests/gpu/test_calls.py"), 180, "real NCCL on one GPU", both),
-        Step("ddp", (*tests, "tests/gpu/test_ddp.py"), 240, "DDP's own messages beside zenc's", both),
+        Step("nccl", (*tests, "-k", "real_nccl", "tests/gpu/test_calls.py"), 180, "real NCCL on one GPU", SHARED_GPU),
+        Step("ddp", (*tests, "tests/gpu/test_ddp.py"), 240, "DDP's own messages beside zenc's", SHARED_GPU),
         Step("queue", (*tests, "-k", "training", "tests/gpu/test_ddp.py"), 120, "the same in one queue", one_at_a_time),
         Step("races", (*tests, "-m", "gpu and slow", "-n4", "tests/gpu/test_sanitizer.py"), 580, "compute-sanitizer"),
     )  # fmt: skip
@@ -117,31 +115,13 @@ def ran(step: Step) -> Ran:
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
         status = None
-    return Ran(step, status, time.monotonic() - started, (err + out)[-KEPT:], data_of(out))
-
-
-def data_of(printed: str) -> Any:
-    try:
-        return json.loads(printed)
-    except ValueError:
-        return None
+    data = json.loads(out) if "--json" in step.command and not status else None
+    return Ran(step, status, time.monotonic() - started, (err + out)[-KEPT:], data)
 
 
 def write(found: Sequence[Ran], file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     save_json(file, [each.to_json() for each in found])
-
-
-def newer_nccl(folder: Path) -> str | None:
-    """Return the path of ``NCCL`` unpacked into ``folder``; None where it is not there."""
-    if not NCCL.exists():
-        return None
-    import lzma
-
-    folder.mkdir(parents=True, exist_ok=True)
-    unpacked = folder / "libnccl.so.2"
-    unpacked.write_bytes(lzma.decompress(NCCL.read_bytes()))
-    return str(unpacked)
 
 
 def main() -> int:
@@ -150,20 +130,19 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="STEP", help="these steps alone")
     parser.add_argument("--list", action="store_true", help="print the steps, and run none")
     given = parser.parse_args()
-    chosen = [step for step in steps(sys.executable, None) if not given.only or step.name in given.only]
+    chosen = [step for step in steps(sys.executable) if not given.only or step.name in given.only]
     if given.list:
         print("\n".join(f"{step.name:10}{step.limit:4} s  {step.learns}" for step in chosen))
         return 0
     if unknown := set(given.only) - {step.name for step in chosen}:
         parser.error(f"there is no step {', '.join(sorted(unknown))}: see --list")
     find_packages()
-    names, found = {step.name for step in chosen}, list[Ran]()
-    for step in steps(sys.executable, newer_nccl(given.to / "nccl")):
-        if step.name in names:
-            print(f"{step.name}: {step.learns}, up to {step.limit} s", flush=True)
-            found.append(ran(step))
-            print(f"    {found[-1].seconds:.1f} s, exit status {found[-1].status}", flush=True)
-            write(found, given.to / "report.json")
+    found: list[Ran] = []
+    for step in chosen:
+        print(f"{step.name}: {step.learns}, up to {step.limit} s", flush=True)
+        found.append(ran(step))
+        print(f"    {found[-1].seconds:.1f} s, exit status {found[-1].status}", flush=True)
+        write(found, given.to / "report.json")
     print(f"{given.to / 'report.json'}: {sum(each.failed for each in found)} of {len(found)} steps failed")
     return sum(each.failed for each in found)
 

@@ -88,8 +88,7 @@ def timeline() -> str:
 
 
 def _read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json_of(DATA / name)
-    return found
+    return json_of(DATA / name)
 
 
 if __name__ == "__main__":

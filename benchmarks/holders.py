@@ -70,8 +70,7 @@ def results() -> dict[str, list[Point]]:
 
 
 def kept() -> dict[str, list[Point]]:
-    found: dict[str, list[Point]] = json_of(KEPT)
-    return found
+    return json_of(KEPT)
 
 
 def scale_point(gradient: str, ranks: int) -> Point:

@@ -33,8 +33,9 @@ def parser_of(about: str | None, **defaults: int) -> argparse.ArgumentParser:
     return parser
 
 
-def json_of(file: Path) -> Any:
-    return json.loads(file.read_text(encoding="utf-8"))
+def json_of(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
 
 
 def save_json(file: Path | None, data: Any) -> None:

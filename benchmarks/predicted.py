@@ -57,23 +57,34 @@ CORES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A scheme at one point; ratios are to the reference of the point, paired by rounds where measured."""
+class Comparison:
+    """Seconds as measured and as predicted, and their ratios to those of another way."""
 
-    point: str
-    ranks: int
-    scheme: str
     measured: float
     predicted: float
     measured_ratio: float
     predicted_ratio: float
-    counted: int
-    expected: float
 
     @property
     def missed(self) -> float:
         """The share by which the predicted ratio is off."""
         return self.predicted_ratio / self.measured_ratio - 1
+
+    def told(self) -> dict[str, Any]:
+        """Return all fields and figures by name, for a row of a table."""
+        ms = {"measured_ms": self.measured * 1e3, "predicted_ms": self.predicted * 1e3}
+        return {**asdict(self), **ms, "missed": self.missed}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared(Comparison):
+    """A scheme at one point; ratios are to the reference of the point, paired by rounds where measured."""
+
+    point: str
+    ranks: int
+    scheme: str
+    counted: int
+    expected: float
 
 
 def lab(run: Run[Any], cores: int) -> Calibration:
@@ -133,19 +144,15 @@ def compared(point: str, given: Calibration | None = None) -> Iterator[Compared]
         found, row = predict(plan_of(name), run.ranks, profile, None, calibration), peers[name]
         base = base or found.seconds
         ratios = row["ratio"]["median"], found.seconds / base
-        yield Compared(
-            point, run.ranks, name, row["seconds"]["median"], found.seconds, *ratios, row["counted_sent"], found.sent
-        )
+        seconds = row["seconds"]["median"], found.seconds
+        yield Compared(*seconds, *ratios, point, run.ranks, name, row["counted_sent"], found.sent)
 
 
 def ddp_compared(point: str) -> Iterator[Compared]:
     """Yield DDP's own ways at ``point``, where they were measured; ratios are to the measured reference."""
     run, peers, calibration = measured(point)
-    base, profile, way = (
-        peers[run.reference]["seconds"]["median"],
-        profile_of(run),
-        network(None, run.ranks, calibration),
-    )
+    base, profile = peers[run.reference]["seconds"]["median"], profile_of(run)
+    way = network(None, run.ranks, calibration)
     ways = {
         "torch-coo": lambda: ddp.sparse(profile, way, calibration),
         "torch-dense": lambda: ddp.dense(profile.units * profile.width, profile.dtype, way, calibration),
@@ -154,7 +161,7 @@ def ddp_compared(point: str) -> Iterator[Compared]:
         found, row = ways[name](), peers[name]
         seconds = row["seconds"]["median"]
         ratios = seconds / base, found.seconds / base
-        yield Compared(point, run.ranks, name, seconds, found.seconds, *ratios, row["interface_sent"], found.sent)
+        yield Compared(seconds, found.seconds, *ratios, point, run.ranks, name, row["interface_sent"], found.sent)
 
 
 @cache
@@ -173,10 +180,7 @@ def table(rows: list[Compared]) -> str:
         ("predicted ratio", "{predicted_ratio:.3f}"),
         ("off", "{missed:+.1%}"),
     )
-    more = [
-        {"measured_ms": row.measured * 1e3, "predicted_ms": row.predicted * 1e3, "missed": row.missed} for row in rows
-    ]
-    return table_of(({**asdict(row), **each} for row, each in zip(rows, more, strict=True)), columns, 2)
+    return table_of((row.told() for row in rows), columns, 2)
 
 
 def main() -> None:

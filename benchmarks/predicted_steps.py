@@ -19,7 +19,7 @@ waits for that, and counts as one more call.
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
 from typing import Any
@@ -35,7 +35,7 @@ from benchmarks.lab.steps.suite import SIZES, WORD_SCHEMES, WORDS
 from benchmarks.lab.training.report import Training
 from benchmarks.lab.training_calls import fitted, measured, save_training_calls, training_calls
 from benchmarks.pages import DOCS, ROOT, Part, json_of, new_parser, save_json, table_of
-from benchmarks.predicted import CORES, lab, plan_of
+from benchmarks.predicted import CORES, Comparison, lab, plan_of
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import network
@@ -56,21 +56,12 @@ FORWARD = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class PredictedRatio:
+class PredictedStep(Comparison):
     """A way for a ``model`` among ``ranks`` hosts: seconds of a step, and how many times as fast as by DDP itself."""
 
     model: str
     ranks: int
     way: str
-    measured: float
-    predicted: float
-    measured_times: float
-    predicted_times: float
-
-    @property
-    def missed(self) -> float:
-        """The share by which the predicted ratio is off."""
-        return self.predicted_times / self.measured_times - 1
 
 
 def measure_compression() -> None:
@@ -100,21 +91,20 @@ def measure_training_calls() -> None:
 
 @cache
 def speeds() -> dict[str, float]:
-    found: dict[str, float] = json_of(COMPRESSION)
-    return found
+    return json_of(COMPRESSION)
 
 
 def calibration_of(run: Run[Any], cores: int) -> Calibration:
     return replace(lab(run, cores), compression=speeds(), **training_calls())
 
 
-def compared() -> Iterator[PredictedRatio]:
+def compared() -> Iterator[PredictedStep]:
     """Yield all schemes of all points of training."""
     yield from _characters()
     yield from _words()
 
 
-def _words() -> Iterator[PredictedRatio]:
+def _words() -> Iterator[PredictedStep]:
     for size, point in zip(SIZES, WORDS, strict=True):
         file = STEPS / f"{point.name}.json"
         if not file.exists():
@@ -127,7 +117,7 @@ def _words() -> Iterator[PredictedRatio]:
         for way in WORD_SCHEMES:
             measured, seconds = peers[way]["seconds"]["median"], predicted[way]
             ratios = base / measured, predicted[DDP_SPARSE] / seconds
-            yield PredictedRatio("words", size, way, measured, seconds, *ratios)
+            yield PredictedStep(measured, seconds, *ratios, "words", size, way)
 
 
 def word_step(way: str, model: ModelProfile, alone: float, calibration: Calibration) -> float:
@@ -152,7 +142,7 @@ def word_step(way: str, model: ModelProfile, alone: float, calibration: Calibrat
     return simulated(step, ends, table, called).seconds
 
 
-def _characters() -> Iterator[PredictedRatio]:
+def _characters() -> Iterator[PredictedStep]:
     for point in TRAINED:
         data = json_of(FOLDER / f"{point.name}.json")
         run, peers = CharacterSteps.from_json(data["settings"]), data["peers"]
@@ -166,7 +156,7 @@ def _characters() -> Iterator[PredictedRatio]:
             predicted = simulated(step, BUCKETS, *_calls(scheme, step, way, calibration)).seconds
             measured = peers[scheme]["seconds"]["median"]
             ratios = dense / measured, base / predicted
-            yield PredictedRatio("characters", run.ranks, scheme, measured, predicted, *ratios)
+            yield PredictedStep(measured, predicted, *ratios, "characters", run.ranks, scheme)
 
 
 def _beside(seconds: float) -> CallCosts:
@@ -195,27 +185,18 @@ def step_of(run: CharacterSteps, computing: float) -> TrainingStep:
     return TrainingStep("characters", tensors, computing * FORWARD)
 
 
-def told(rows: list[PredictedRatio]) -> str:
+def told(rows: list[PredictedStep]) -> str:
     columns = (
         ("model", "{model}"),
         ("hosts", "{ranks}"),
         ("way", "`{name}`"),
         ("measured ms", "{measured_ms:.1f}"),
         ("predicted ms", "{predicted_ms:.1f}"),
-        ("times as fast as DDP", "{measured_times:.2f}"),
-        ("predicted", "{predicted_times:.2f}"),
+        ("times as fast as DDP", "{measured_ratio:.2f}"),
+        ("predicted", "{predicted_ratio:.2f}"),
         ("off", "{missed:+.1%}"),
     )
-    body = [
-        {
-            **asdict(row),
-            "name": label(row.way),
-            "measured_ms": row.measured * 1e3,
-            "predicted_ms": row.predicted * 1e3,
-            "missed": row.missed,
-        }
-        for row in rows
-    ]
+    body = [row.told() | {"name": label(row.way)} for row in rows]
     near = sum(abs(row.missed) <= 0.1 for row in rows)
     return f"{table_of(body, columns, 3)}\n\n{near} of {len(rows)} ratios are within 10 %."
 

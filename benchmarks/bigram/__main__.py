@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,6 +27,7 @@ from benchmarks.lab.launch import Others, launch
 from benchmarks.lab.options import carry_out, rate_of
 from benchmarks.lab.results import Records, rows_of
 from benchmarks.lab.settings import LabError
+from benchmarks.lab.training.report import difference, ensure_alike
 from benchmarks.pages import LEFT, RESULTS, RIGHT, ROOT, Part, new_parser, table
 from examples.language_model import corpus
 from zenc.lab.cluster import bits_per_second
@@ -91,10 +93,9 @@ def point(settings: Bigrams, others: float, records: Records) -> Point:
     ``others`` is other programs' share of cores.
     """
     losses = {name: [record["losses"][name] for record in records] for name in settings.peers}
-    apart = {name: difference(of_lane, losses[settings.reference]) for name, of_lane in losses.items()}
-    for name, found in apart.items():
-        if not found <= TOLERANCE:
-            raise LabError(f"{name} does not train as {settings.reference} does: its losses differ by {found:.1e}")
+    flat = {name: list(chain(*of_lane)) for name, of_lane in losses.items()}
+    apart = {name: difference(of_lane, flat[settings.reference]) for name, of_lane in flat.items()}
+    ensure_alike(apart, settings.reference, TOLERANCE)
     rows = rows_of(settings, records)
     return {
         "settings": settings.to_json(),
@@ -107,13 +108,6 @@ def point(settings: Bigrams, others: float, records: Records) -> Point:
 def ends(of_ranks: Sequence[Sequence[float]]) -> dict[str, float]:
     """Return the mean losses of the first and of the last step."""
     return {"first_loss": fmean(of[0] for of in of_ranks), "last_loss": fmean(of[-1] for of in of_ranks)}
-
-
-def difference(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> float:
-    """Return the largest relative difference of any rank and step; 0 where all are equal bit for bit."""
-    pairs = [pair for a, b in zip(one, other, strict=True) for pair in zip(a, b, strict=True)]
-    found = [abs(a - b) / abs(b) for a, b in pairs]
-    return max(found) if all(value == value for value in found) else float("nan")
 
 
 def dense_bytes(table: Table, ranks: int) -> int:

@@ -60,27 +60,13 @@ def train(runs: Sequence[Run], options: argparse.Namespace) -> None:
     trained: dict[str, list[Curve]] = {run.name: [] for run in runs}
     with ProcessPoolExecutor(options.processes, get_context("fork")) as pool:
         jobs = {pool.submit(curve, run, seed, options.steps): run.name for run in runs for seed in seeds[run.name]}
-        tell = Progress(len(jobs))
-        for future in as_completed(jobs):
+        for done, future in enumerate(as_completed(jobs), 1):
             name, found = jobs[future], trained[jobs[future]]
             found.append(future.result())
-            tell(name, found[-1])
+            said = f"{name}, seed {found[-1].seed}: {found[-1].end.bits:.3f} bits a character"
+            print(f"{done:2} of {len(jobs)}  {said}", file=sys.stderr)
             if len(found) == len(seeds[name]):
                 save(Curves(name, about, sorted(found, key=lambda each: each.seed)), options.to or FOLDER)
-
-
-class Progress:
-    """A listener that is called with each of ``count`` curves, and prints about how long the others will take."""
-
-    def __init__(self, count: int) -> None:
-        self.count, self.done, self.started = count, 0, time.monotonic()
-
-    def __call__(self, name: str, curve: Curve) -> None:
-        self.done += 1
-        took = time.monotonic() - self.started
-        left = took / self.done * (self.count - self.done)
-        said = f"{name}, seed {curve.seed}: {curve.end.bits:.3f} bits a character"
-        print(f"{took:6.0f} s, {self.done:2} of {self.count}, about {left:.0f} s left  {said}", file=sys.stderr)
 
 
 def curve(run: Run, seed: int, steps: int, sizes: Sizes = SIZES) -> Curve:

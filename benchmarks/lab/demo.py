@@ -22,7 +22,6 @@ from benchmarks.lab.settings import NO_SYNC, LabError
 from benchmarks.lab.show import megabytes
 from benchmarks.lab.training.__main__ import run
 from benchmarks.lab.training.report import Report, Training
-from benchmarks.lab.training.worker import BRIEF
 from benchmarks.pages import LEFT, RIGHT, new_parser, rounded, save_json, table
 from examples.language_model import corpus
 from examples.language_model.model import Sizes
@@ -56,10 +55,10 @@ def demonstrated(options: argparse.Namespace) -> str:
     training = training_of(options, Sizes(vocabulary=text.vocabulary))
     others = Others()
     say(f"1 of 2: on one machine, {options.steps} steps: DDP over loopback, zenc through shared memory")
-    found = [run(training, LIMIT, text, (BRIEF,), shared_memory=True)]
+    found = [run(training, LIMIT, text, shared_memory=True)]
     if not missing:
         say(f"2 of 2: {options.ranks} hosts on links of {rate} each, as network namespaces, {options.steps} steps")
-        found.append(run(replace(training, rate=options.rate), LIMIT, text, (BRIEF,)))
+        found.append(run(replace(training, rate=options.rate), LIMIT, text))
     share = others.share()
     save_json(options.json, summary(found, share))
     parts = ["", comparison(found), "", words(found, share)]

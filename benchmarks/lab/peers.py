@@ -7,8 +7,8 @@ any other      a scheme of zenc, by its name or its file, on the gradient as it 
                once it has chosen
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -129,8 +129,13 @@ class Scheme(Sum):
         return self.collective.all_reduce(self.input)
 
     def counted(self) -> tuple[int, int] | None:
-        stats = self.collective.stats
-        return stats["bytes_sent"], stats["bytes_received"]
+        return bytes_of([self.collective.stats])
+
+
+def bytes_of(stats: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return the bytes that calls with these statistics sent and received."""
+    of = [(each["bytes_sent"], each["bytes_received"]) for each in stats]
+    return sum(sent for sent, _ in of), sum(received for _, received in of)
 
 
 def calls_to_choose(collective: Collective) -> int:

@@ -46,8 +46,7 @@ Took = dict[str, float]
 @cache
 def training_calls() -> dict[str, Any]:
     """Return the measurements, as arguments of a calibration."""
-    found: dict[str, float] = json_of(FILE)
-    return {name: found[name] for name in IN_TRAINING}
+    return {name: json_of(FILE)[name] for name in IN_TRAINING}
 
 
 def save_training_calls(took: Mapping[int, Took], found: Mapping[str, float]) -> None:

@@ -18,6 +18,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -63,35 +65,28 @@ def measured(settings: Settings, made: Callable[[str, torch.Tensor], Peer] = pee
     return record_of(settings, {name: made(name, gradient) for name in settings.peers}, check_first)
 
 
-Tell = Callable[[int, str, float], None]
-"""A listener that is called with the round, the peer and the seconds of each call, on rank 0."""
-
-
 def record_of(
     settings: Run[Any],
     peers: Mapping[str, Peer],
     see: Callable[[torch.Tensor, str], None] = lambda result, name: None,
-    tell: Tell | None = None,
 ) -> dict[str, Any]:
-    """Return the record of this rank, whose ``peers`` take turns; ``see`` is called with each result."""
-    tell = tell or tell_each(settings.rounds)
+    """Return the record of this rank, whose ``peers`` take turns; ``see`` is called with each result.
+
+    Rank 0 prints a line a round.
+    """
     samples: dict[str, list[dict[str, Any]]] = {name: [] for name in peers}
     for each in peers.values():
         each.settle()
-    for number, name in turns(settings):
-        result, sample = timed(peers[name])
-        see(result, name)
-        samples[name].append({"round": number, **sample})
+    for number, of_round in groupby(turns(settings), itemgetter(0)):
+        said = []
+        for _, name in of_round:
+            result, sample = timed(peers[name])
+            see(result, name)
+            samples[name].append({"round": number, **sample})
+            said.append(f"{name} {1e3 * (sample['ended'] - sample['started']):.1f} ms")
         if not dist.get_rank():
-            tell(number, name, sample["ended"] - sample["started"])
+            print(f"round {number + 1:3} of {settings.rounds}: {', '.join(said)}", file=sys.stderr)
     return {"rank": dist.get_rank(), "machine": machine(), "samples": samples}
-
-
-def tell_each(rounds: int) -> Tell:
-    def tell(number: int, name: str, took: float) -> None:
-        print(f"round {number + 1:3} of {rounds}  {name:24} {took * 1e3:9.1f} ms", file=sys.stderr)
-
-    return tell
 
 
 def turns(settings: Run[Any]) -> Iterator[tuple[int, str]]:

@@ -127,8 +127,7 @@ def measured() -> dict[str, Any]:
 
 def software() -> dict[str, float]:
     """Return bytes of float32 a second that zenc's coder takes and gives on one core, by the lab's kernels."""
-    found: dict[str, float] = json_of(MEASURED)
-    return {name: found[name] for name in CODER}
+    return {name: json_of(MEASURED)[name] for name in CODER}
 
 
 def coder(rate: float, speeds: dict[str, float]) -> Calibration:

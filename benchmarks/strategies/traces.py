@@ -36,14 +36,12 @@ RATIOS = {"random": 0.02, "dgc": 0.02, "efsignsgd": 1 / 32, "onebit": 1 / 32}
 
 @cache
 def data() -> dict[str, Any]:
-    found: dict[str, Any] = json_of(HERE / "espresso_models.json")
-    return found
+    return json_of(HERE / "espresso_models.json")
 
 
 @cache
 def published() -> dict[str, Any]:
-    found: dict[str, Any] = json_of(HERE / "published.json")
-    return found
+    return json_of(HERE / "published.json")
 
 
 def trace(model: str, reading: str = "raw") -> TrainingStep:

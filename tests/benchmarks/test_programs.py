@@ -59,7 +59,7 @@ def test_micro_takes_every_way(tmp_path: Path) -> None:
 
 
 def test_every_step_of_the_half_hour_on_a_gpu_runs_what_there_is() -> None:
-    found = steps(sys.executable, None)
+    found = steps(sys.executable)
     assert len({step.name for step in found}) == len(found) and all(0 < step.limit <= 600 for step in found)
     for step in found:
         modules = [step.command[at + 1] for at, word in enumerate(step.command) if word == "-m"]

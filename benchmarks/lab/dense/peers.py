@@ -29,7 +29,7 @@ from benchmarks.convergence.characters import Text, batches, loss_of, new_model,
 from benchmarks.convergence.runs import MOMENTUM, RATE
 from benchmarks.convergence.trainer import digest
 from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards, CharacterSteps
-from benchmarks.lab.peers import Peer, rehearse
+from benchmarks.lab.peers import Peer, bytes_of, rehearse
 from benchmarks.lab.settings import NO_SYNC, LabError
 from benchmarks.lab.worker import record_of, work
 from zenc.runtime.call.call_queue import Work
@@ -92,8 +92,7 @@ class Attached(Backward):
         self.got += averaged
 
     def counted(self) -> tuple[int, int] | None:
-        stats = self.handle.stats["weight"]
-        return stats["bytes_sent"], stats["bytes_received"]
+        return bytes_of([self.handle.stats["weight"]])
 
     def check(self, name: str) -> None:
         """Raise LabError unless all gradients of all ranks are in the averages, or in what the ranks still keep."""
@@ -137,10 +136,7 @@ class Calls(Peer):
         return self.gradients
 
     def counted(self) -> tuple[int, int] | None:
-        if not self.works:
-            return None
-        stats = [work.stats for work in self.works]
-        return sum(each["bytes_sent"] for each in stats), sum(each["bytes_received"] for each in stats)
+        return bytes_of(work.stats for work in self.works) if self.works else None
 
     def finish(self) -> None:
         self.got += self.gradients
@@ -212,10 +208,7 @@ class CharacterStep(Peer):
 
     def counted(self) -> tuple[int, int] | None:
         """Return the bytes that the scheme sent and received; None for DDP's own ways, which do not count."""
-        if self.handle is None:
-            return None
-        stats = self.handle.stats.values()
-        return sum(each["bytes_sent"] for each in stats), sum(each["bytes_received"] for each in stats)
+        return bytes_of(self.handle.stats.values()) if self.handle else None
 
     def check(self) -> None:
         """Raise LabError where the ranks hold different weights."""

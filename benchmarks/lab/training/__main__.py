@@ -9,7 +9,6 @@ times are as in ``python -m benchmarks.lab``.
 
 import argparse
 import tempfile
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -54,7 +53,6 @@ def run(
     training: Training,
     limit: float,
     text: corpus.Corpus | None = None,
-    worker: Sequence[str] = (),
     shared_memory: bool = False,
 ) -> Report:
     """Return the report of a training, whose text is read once; ranks get its word ids in a file.
@@ -66,7 +64,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         words = Path(folder) / "words.npy"
         np.save(words, text.train.numpy())
-        records = launch(training, limit, ("benchmarks.lab.training.worker", str(words), *worker), shared_memory)
+        records = launch(training, limit, ("benchmarks.lab.training.worker", str(words)), shared_memory)
     return report(training, text.describe(), records)
 
 

@@ -4,7 +4,7 @@ Training = a Run of training steps, with the sizes of the model and its batches 
 Report   = settings x machine x text x (peer -> Row) x (peer -> loss*)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
@@ -68,12 +68,17 @@ def report(training: Training, text: dict[str, Any], records: Records) -> Report
     losses = {name: means([record["losses"][name] for record in records]) for name in training.peers}
     trained = {name: of_lane for name, of_lane in losses.items() if name != NO_SYNC}
     apart = {name: difference(of_lane, losses[training.reference]) for name, of_lane in trained.items()}
-    for name, found in apart.items():
-        if not found <= TOLERANCE:
-            raise LabError(f"{name} does not train as {training.reference} does: its losses differ by {found:.1e}")
+    ensure_alike(apart, training.reference, TOLERANCE)
     rows, samples = rows_of(training, records), samples_of(training, records)
     machine, chosen = records[0]["machine"], records[0].get("chosen", {})
     return Report(training, machine, text, rows, losses, max(apart.values()), chosen, samples)
+
+
+def ensure_alike(apart: Mapping[str, float], reference: str, most: float) -> None:
+    """Raise LabError where losses are further ``apart`` from those of the ``reference`` than ``most``."""
+    for name, found in apart.items():
+        if not found <= most:
+            raise LabError(f"{name} does not train as {reference} does: its losses differ by {found:.1e}")
 
 
 def means(of_ranks: Sequence[Sequence[float]]) -> list[float]:

@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from benchmarks.lab.peers import Peer, calls_to_choose, rehearse
+from benchmarks.lab.peers import Peer, bytes_of, calls_to_choose, rehearse
 from benchmarks.lab.settings import DDP, NO_SYNC
 from benchmarks.lab.training.report import Training
 from benchmarks.lab.worker import record_of, work
@@ -72,10 +72,7 @@ class Lane(Peer):
 
     def counted(self) -> tuple[int, int] | None:
         """Return the bytes of the tables; dense gradients travel by DDP, which does not count."""
-        if self.attached is None:
-            return None
-        stats = self.attached.stats.values()
-        return sum(table["bytes_sent"] for table in stats), sum(table["bytes_received"] for table in stats)
+        return bytes_of(self.attached.stats.values()) if self.attached else None
 
 
 def lanes(names: Iterable[str], rank: int, text: torch.Tensor, sizes: Sizes) -> dict[str, Lane]:
@@ -107,37 +104,16 @@ class Taken:
             yield self.kept[number]
 
 
-BRIEF = "--brief"
-"""The argument after the file of word ids that asks for a few lines of progress."""
-
-
 def measured(training: Training, text: torch.Tensor) -> dict[str, Any]:
     """Return the record of this rank.
 
     With it go ``losses``: peer -> its loss in each step from the first on, and ``chosen``: peer -> table -> scheme.
     """
     peers = lanes(training.peers, dist.get_rank(), text, training.workload)
-    record = record_of(training, peers, tell=Brief(training) if BRIEF in sys.argv else None)
+    record = record_of(training, peers)
     of_lanes = {name: (lane.losses, lane.chosen()) for name, lane in peers.items()}
     losses, chosen = ({name: of[k] for name, of in of_lanes.items()} for k in range(2))
     return {**record, "losses": losses, "chosen": chosen}
-
-
-class Brief:
-    """A listener that prints a line about all lanes every tenth round."""
-
-    def __init__(self, training: Training) -> None:
-        self.rounds = training.rounds
-        self.number = 0
-        self.took: dict[str, float] = {}
-
-    def __call__(self, number: int, name: str, seconds: float) -> None:
-        if number != self.number:
-            if self.number % 10 == 0 and self.took:
-                shown = ", ".join(f"{lane} {took * 1e3:.0f} ms" for lane, took in sorted(self.took.items()))
-                print(f"  step {self.number + 1:2} of {self.rounds}: {shown}", file=sys.stderr)
-            self.number, self.took = number, {}
-        self.took[name] = seconds
 
 
 if __name__ == "__main__":
