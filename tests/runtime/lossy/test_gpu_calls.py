@@ -159,6 +159,7 @@ ROOMS = [
     ("one_bit", 1.0, False),
     ("qsgd", 1.0, False),
     ("sketch_sgd", 1.0, False),
+    ("demo", 0.1, False),
     (MIXED, 0.3, True),
     (MIXED, 1.0, False),
 ]
@@ -220,6 +221,19 @@ def test_calls_of_gpus_sum_what_was_selected(selection: str) -> None:
         assert all(torch.equal(a, b) for a, b in zip(of_gpus, of_cpus, strict=True))
         assert all(torch.equal(a.residual("w"), b.residual("w")) for a, b in zip(gpus, cpus, strict=True))
     assert gpus[0].stats["loss"]["residual_norm"] == pytest.approx(cpus[0].stats["loss"]["residual_norm"])
+
+
+@pytest.mark.one_in(1)
+@pytest.mark.parametrize("transform", ["dct(1000)", "hadamard(512)", "dct(3)"])
+def test_chunks_of_any_length_have_the_same_bits(transform: str) -> None:
+    text = scheme("top(0.1)", feedback="decay(0.5)", more=f"transform: {transform}")
+    gpus = [rank.collective for rank in emulated_ranks(zenc.compile_text(text, ranks=2, target="cuda", arch=[]), 2)]
+    of_gpus, of_cpus = (
+        outcomes(gpus, 3007, torch.bfloat16),
+        outcomes(collectives(compiled(text, 2), 2), 3007, torch.bfloat16),
+    )
+    assert all(torch.equal(a, b) for a, b in zip(of_gpus[0], of_cpus[0], strict=True))
+    assert of_gpus[1] == of_cpus[1]
 
 
 def test_sums_that_float32_can_not_hold_are_refused() -> None:

@@ -19,6 +19,7 @@ SHIFTED = {
     "exact": (coded("fixed(6) by asc", "hops", feedback="shifted"), 3),
     "linear": (coded("int(4, 8)", "owners", select="select: random(0.3)", feedback="shifted"), 3),
     "sketch": (scheme("sketch(3, 0.5)", feedback="shifted").replace("coo", "dense"), 2),
+    "coefficients": (scheme("top(0.2)", feedback="shifted", more="transform: dct(16)"), 3),
     "matrices": (scheme("", feedback="shifted").replace("coo", "dense").replace("select:", "project: lowrank(1)"), 2),
 }
 

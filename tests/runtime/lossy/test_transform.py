@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import zenc
-from tests.runtime.lossy.test_codes import coded
+from tests.runtime.lossy.test_codes import CUTS, coded
 from tests.runtime.lossy.test_conservation import gradients, scheme
 from tests.runtime.lossy.test_saved_state import through_a_file
 from tests.support.local import collectives, run_all
@@ -90,6 +90,7 @@ KINDS = {
                      "transform: dct(16) select: top(0.2) reselect: top(0.1)", "decay(0.9)"),
     "exact": coded("fixed(8)", "hops", select="transform: dct(16) select: top(0.3)", feedback="decay(0.9)"),
     "by size": coded("f16", "owners", "balanced by encoded", "bitmap", "transform: dct(16) select: top(0.3)"),
+    "merged": coded("bf16", "hops", CUTS[0], "coo", "transform: dct(16) select: top(0.3) merge: top(0.2)"),
     "values": scheme("top(0.1)", feedback="decay(0.9)"),
     "codes": coded("int(4, 8)", "one-shot", feedback="decay(0.9)"),
 }  # fmt: skip
