@@ -21,6 +21,7 @@ from zenc.plan.ir import Plan
 from zenc.simulator.calibration import DEFAULTS, FAN_IN_SHARE, Calibration
 from zenc.simulator.compute_model import Computing, computing
 from zenc.simulator.event_sim import Clock, Costs, SimulatedSpan, run
+from zenc.simulator.flowing import early_steps, joined
 from zenc.simulator.network import Cluster, Network, Switch, star_of
 from zenc.simulator.symmetry import ClassProgram, Stage, bytes_by_rank, program
 from zenc.topology.model import Topology
@@ -98,16 +99,18 @@ def predict(
     calibration: Calibration = DEFAULTS,
     *,
     apart: bool = False,
+    flows: bool = True,
 ) -> Prediction:
     """Return the predicted call of ``plan`` on ``size`` ranks, for a gradient like ``profile``.
 
     Without a ``topology`` all ranks are on one switch, by links of the calibration's bandwidth. ``apart`` simulates
-    every rank by itself; otherwise one stands for all that are alike. ``plan`` counts as proved.
+    every rank by itself; otherwise one stands for all that are alike. ``flows``: trees on CPUs pull while they push.
+    ``plan`` counts as proved.
 
     Raises VerificationError for moves that make no sense, TopologyError for another number of ranks
     (``wrong-topology-size``) and for moves without a way (``no-route``).
     """
-    return predict_on(plan, profile, network(topology, size, calibration), calibration, apart=apart)
+    return predict_on(plan, profile, network(topology, size, calibration), calibration, apart=apart, flows=flows)
 
 
 def ensure_simulated(size: int) -> None:
@@ -140,6 +143,7 @@ def predict_on(
     trace: bool = False,
     apart: bool = False,
     counted: Weigh | None = None,
+    flows: bool = True,
 ) -> Prediction:
     """Predict as ``predict`` does, on a known network: routes are found once for many plans.
 
@@ -153,7 +157,12 @@ def predict_on(
     of = of if counted is None else _weighed(of, counted)
     costs = _costs(of, computed, slow, calibration, bandwidths, network)
     tolerance = 1e-9 if len(of.sizes) <= MOST_EXACT or apart else COARSE
-    clock = run(of, costs, bandwidths, tolerance, trace)
+    early = early_steps(plan, expected.size) if flows and not calibration.gpu else 0
+    if early:
+        both = joined(of, early, calibration.step)
+        clock = both.clock(run(both.program(of), both.costs(costs), bandwidths, tolerance, trace))
+    else:
+        clock = run(of, costs, bandwidths, tolerance, trace)
     return _prediction(plan, computed, slow, network, of, clock)
 
 

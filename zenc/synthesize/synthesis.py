@@ -180,7 +180,8 @@ def synthesize(
     units = max(1, round(bytes / (_WIDTH * _VALUE)))
     kinds = max(len(of.rotation.roots) for of in (packing, up or packing))
     if simulated := not bound.at_once and proof.moves * kinds <= MOST_SIMULATED:
-        seconds = predict(plan, topology.size, uniform(1.0, units, _WIDTH), topology, bandwidth_only("links")).seconds
+        dense, links = uniform(1.0, units, _WIDTH), bandwidth_only("links")
+        seconds = predict(plan, topology.size, dense, topology, links, flows=False).seconds
     else:
         early = schedules(plan, topology.size, ()).early if bound.at_once else 0
         seconds = _step_by_step(topology, rounds, bytes, early)
