@@ -74,10 +74,8 @@ def _reasons(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
         for id in row["ids"]:
             of[row["verdict"], row["tool"], id].append(row)
     for (verdict, tool, id), each in sorted(of.items(), key=lambda one: (VERDICTS.index(one[0][0]), one[0])):
-        first = each[0]
-        said = f": {first['message']}" if "message" in first else ""
-        name = first["plan"].split("/", 1)[1]
-        yield f"{verdict}, {tool}: `{id}`", str(len(each)), f"`{name}`{said}".replace("|", "\\|")
+        name = each[0]["plan"].split("/", 1)[1]
+        yield f"{verdict}, {tool}: `{id}`", str(len(each)), f"`{name}`"
 
 
 def verdict(text: str, path: Path) -> str:
