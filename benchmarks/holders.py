@@ -127,9 +127,9 @@ def _bound(profile: Profile, ranks: int) -> float:
 
 def directory_tables(data: dict[str, list[Point]]) -> str:
     scale = [{**point, "over": point["holders"] / point["balanced"]} for point in data["scale"]]
-    about = ("gradient", "{gradient}"), ("ranks", "{ranks:,}")
     columns = (
-        *about,
+        ("gradient", "{gradient}"),
+        ("ranks", "{ranks:,}"),
         ("`balanced`, ms", "{balanced ms:.2f}"),
         ("all hear all, ms", "{gathering ms:.2f}"),
         ("`holders`, ms", "{holders ms:.2f}"),
@@ -137,14 +137,14 @@ def directory_tables(data: dict[str, list[Point]]) -> str:
         ("bytes over B2, all hear all", "{gathering_over_bound:.3f}"),
         ("`holders`", "{holders_over_bound:.3f}"),
     )
+    most = [max(point[way] for point in data["owned"]) for way in ("from_all", "by_directory")]
     owned = (
-        *about,
-        ("most units owned over the mean, from all sets", "{from_all:.3f}"),
-        ("by a directory", "{by_directory:.3f}"),
+        f"Of drawn gradients, among up to {max(OWNED_RANKS)} ranks, the rank that owns most has at most {most[0]:.3f} "
+        f"of the mean where all hear all, and {most[1]:.3f} by a directory."
     )
     names = ("balanced", "holders", "gathering")
     rows = ({**point, **{f"{name} ms": 1e3 * point[name] for name in names}} for point in scale)
-    return f"{table_of(rows, columns, 1)}\n\n{table_of(data['owned'], owned, 1)}"
+    return f"{table_of(rows, columns, 1)}\n\n{owned}"
 
 
 def tiers_table(data: dict[str, list[Point]]) -> str:
