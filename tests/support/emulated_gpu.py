@@ -43,6 +43,19 @@ gpu_kernels.build = lambda sources, **_: compiled_host(sources)
 sequence.library = SimpleNamespace(interpreter=lambda _: interpreter(), compiled=lambda code, *_: compiled_unit(code))
 
 
+def _failure_of(failure: Callable[[Any, Any], Exception]) -> Callable[[Any, Any], Exception]:
+    """Return a function that waits for kernels first: a host frees memory at once, and torch in a stream's order."""
+
+    def waited(of: Any, text: Any) -> Exception:
+        of.gpu.wait()
+        return failure(of, text)
+
+    return waited
+
+
+gpu_kernels.GpuCompression.failure = _failure_of(gpu_kernels.GpuCompression.failure)
+
+
 class EmulatedGpu:
     """Device ``ordinal``. After ``left`` more allocations it is out of memory; None: never."""
 
@@ -76,6 +89,10 @@ class EmulatedGpu:
 
     def stream(self) -> int:
         return self._stream
+
+    def wait(self) -> None:
+        """Wait for all that is on the stream."""
+        self._libraries.call("cuStreamSynchronize", self._stream)
 
     def memory(self, size: int) -> torch.Tensor:
         if self.left is not None:

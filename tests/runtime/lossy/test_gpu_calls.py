@@ -18,6 +18,7 @@ from zenc.errors import BuildError, SynchronisationError, ZencError
 from zenc.pipeline import backend
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.gpu.capacity import capacity_of
+from zenc.runtime.lossy.lossy_collective import LossyCollective
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 TIERS = (
@@ -234,6 +235,19 @@ def test_chunks_of_any_length_have_the_same_bits(transform: str) -> None:
     )
     assert all(torch.equal(a, b) for a, b in zip(of_gpus[0], of_cpus[0], strict=True))
     assert of_gpus[1] == of_cpus[1]
+
+
+@pytest.mark.parametrize("name", ["demo", "dgc"])
+def test_kernels_that_are_late_still_have_their_memory(name: str) -> None:
+    """After the deadline they go on, and what they write is nobody else's: the process lives."""
+    ranks = emulated_ranks(zenc.compile(name, ranks=2, target="cuda", arch=[]), 2)
+    for rank in ranks:
+        assert isinstance(rank.collective, LossyCollective)
+        rank.collective._scheme.kernels_on(torch.device("cpu")).deadline = 0.0
+    for known in ("library-broken", "group-broken"):
+        with pytest.raises(ZencError) as caught:
+            run_all([rank.collective for rank in ranks], drawn(2, 20_000, 0, torch.float32), name="w")
+        assert caught.value.diagnostics[0].id in (known, "peer-lost")
 
 
 def test_sums_that_float32_can_not_hold_are_refused() -> None:

@@ -238,10 +238,10 @@ public:
     // Waits for all of it. Returns whether nothing has failed.
     bool fetch(i64 deadline, Selected& selected) {
         const u64 blocks = SelectionWork::blocks(parts_);
-        std::vector<u64> found(4 + 3 * blocks);
-        launches_.fetch(found.data(), work_.greatest, found.size() * sizeof(u64), deadline);
-        selected = {0, 0, found[0], found[2], found[3]};
-        const auto* const sums = reinterpret_cast<const double*>(found.data() + 4);
+        found_.resize(4 + 3 * blocks);
+        launches_.fetch(found_.data(), work_.greatest, found_.size() * sizeof(u64), deadline);
+        selected = {0, 0, found_[0], found_[2], found_[3]};
+        const auto* const sums = reinterpret_cast<const double*>(found_.data() + 4);
         for (u64 block = 0; block < blocks; ++block) {
             selected.squares += sums[block];
             if (bits_ != nullptr || adding_.taken != nullptr) selected.left += sums[blocks + block];
@@ -328,7 +328,8 @@ private:
     float* magnitudes_ = nullptr;
     bool marked_ = false;
     u64 searched_ = 0;
-    std::list<std::vector<Search>> uploaded_;  // until the stream is drained
+    std::list<std::vector<Search>> uploaded_;  // until the stream is drained, and so is
+    std::vector<u64> found_;
 };
 
 }  // namespace zenc
