@@ -197,6 +197,7 @@ def test_who_selects_again_and_where() -> None:
         KEPT,
         "the first 1,000 calls of a name contribute everything",
     ]
+    assert sentences(plan_of_shipped("gtop_k"))[1] == "a rank goes on with top(0.001) of what it has merged in a step"
 
 
 def test_exact_plans_have_none_and_lossy_ones_do() -> None:
@@ -213,7 +214,11 @@ def test_drawings_say_it() -> None:
 
 
 def test_steps_say_what_is_selected_before_them_and_how_values_travel() -> None:
-    for name, told in (("one_bit", ["as sign(2048)", "as sign(2048)"]), ("ok_topk", ["select top(0.01)"])):
+    for name, told in (
+        ("one_bit", ["as sign(2048)", "as sign(2048)"]),
+        ("ok_topk", ["select top(0.01)"]),
+        ("gtop_k", ["merge top(0.001)"] * 2),
+    ):
         plan = plan_of_shipped(name, 4)
         seen = words(draw(plan, steps_of(plan, 4)))
         assert [text for text in seen if text in told] == told

@@ -30,7 +30,8 @@ from zenc.simulator.symmetry import messages
 from zenc.verify.proof import verify
 
 RANKS, UNITS = 4, 20_011
-STATIC = ("one_bit", "signum", "fp8", "loco", "qsgd", "terngrad", "sketch_sgd", "oscar_sw", "topk_a2a", "power_sgd")
+STATIC = ("one_bit", "signum", "fp8", "loco", "qsgd", "terngrad", "sketch_sgd", "oscar_sw", "gtop_k", "topk_a2a",
+          "power_sgd")  # fmt: skip
 """Schemes whose messages have one size, whatever the values."""
 
 
@@ -59,7 +60,7 @@ def test_what_is_predicted_is_sent(name: str) -> None:
             assert all(0.5 * most < each <= most for each, most in zip(sent, traffic.sent.tolist(), strict=True))
         else:
             assert sum(sent) == pytest.approx(int(traffic.sent.sum()), rel=rel)
-    assert bool(guesses(plan)) == (name not in (*STATIC, "sketch_topk") or name in ("topk_a2a", "power_sgd"))
+    assert bool(guesses(plan)) == (name not in (*STATIC, "sketch_topk") or name in ("gtop_k", "topk_a2a", "power_sgd"))
 
 
 @pytest.mark.parametrize("name", LOSSY)

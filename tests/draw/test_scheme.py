@@ -167,6 +167,10 @@ def test_who_keeps_what_a_phase_loses_is_marked() -> None:
     selected = steps_of(plan_of_shipped("topk_a2a"), 3).to_json()["steps"]
     assert {each["what"] for each in selected[0]["kept"]} == {"selected"} and "kept" not in selected[-1]
     assert not any(step.kept for step in steps_of(plan_of_shipped("qsgd"), 3).steps), "kept nowhere"
+    merged = [
+        [m.rank for m in step.kept if m.what == "merged"] for step in steps_of(plan_of_shipped("gtop_k"), 5).steps
+    ]
+    assert merged == [[0], [0, 2], [0], []], "the lower of two"
     assert "in all, to 1 to 16; it keeps what 16 parts lost</title>" in draw_file("one_bit", 17).svg()
 
 

@@ -204,12 +204,30 @@ AMONG_HOLDERS = shipped_plan("holders", None).to_json()
         {"tiers": [{**AMONG_HOLDERS["tiers"][0], "partition": "centralization"}]},
         {"tiers": [{**AMONG_HOLDERS["tiers"][0], "size": 2}, *AMONG_HOLDERS["tiers"]]},
         {"mapping": {"kind": "contiguous"}},
+        {"pushes": [{**AMONG_HOLDERS["pushes"][0], "merge": "top(0.1)"}]},
     ],
 )
 def test_what_is_not_for_holders(change):
     assert plan_from_json(AMONG_HOLDERS).announces
     with pytest.raises(ArtifactError, match="bad-plan"):
         plan_from_json({**AMONG_HOLDERS, **change})
+
+
+MERGING = shipped_plan("gtop_k", None).to_json()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pushes": [{**MERGING["pushes"][0], "merge": "sketch(3, 0.1)"}]},
+        {"pulls": [{**MERGING["pulls"][0], "merge": "top(0.1)"}]},
+        {"tiers": [{**MERGING["tiers"][0], "aggregation": "one_shot"}]},
+    ],
+)
+def test_sums_that_nobody_makes_on_the_way(change):
+    assert plan_from_json(MERGING).phases[0].merge == plan_from_json(MERGING).phases[0].select
+    with pytest.raises(ArtifactError, match="bad-plan"):
+        plan_from_json({**MERGING, **change})
 
 
 WORDS = ["rank", "all", "part rank", "1 / (rank - 1)", "size << 70", "step", "send", "to", "at", "if", "a.zen:1:1"]
