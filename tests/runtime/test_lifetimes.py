@@ -296,7 +296,7 @@ def test_a_rank_is_killed_and_the_others_go_on(groups: list[tuple[int, ...]]) ->
 
 
 @pytest.mark.parametrize(
-    ("groups", "scheme", "beta"), [(FEWER, "topk_a2a", 1.0), (ANOTHER, "topk_a2a", 1.0), (ANOTHER, "demo", 0.999)]
+    ("groups", "scheme", "beta"), [(FEWER, "topk_a2a", 1.0), (ANOTHER, "gtop_k", 1.0), (ANOTHER, "demo", 0.999)]
 )
 def test_nothing_of_a_survivor_is_lost(groups: list[tuple[int, ...]], scheme: str, beta: float) -> None:
     """Sums and residuals of the second group are the survivors' residuals, which may decay, and gradients."""

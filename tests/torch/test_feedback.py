@@ -325,7 +325,14 @@ def test_factors_of_rank_two_train(two):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("scheme", "given"),
-    [("signum", {"lr": 0.003}), ("ef21", {"density": 0.1}), ("loco", {}), ("fp8", {}), ("demo", {"density": 0.1})],
+    [
+        ("signum", {"lr": 0.003}),
+        ("ef21", {"density": 0.1}),
+        ("loco", {}),
+        ("fp8", {}),
+        ("demo", {"density": 0.1}),
+        ("gtop_k", {"density": 0.1}),
+    ],
 )
 def test_losses_come_near_those_of_exact_sums(two, scheme, given):
     exact, found = (
