@@ -1,15 +1,11 @@
-"""Memory of a GPU that calls of the CUDA target take beside input and result, counted over the emulator.
-
-python -m tests.support.device_memory     prints the table
-"""
+"""Memory of a GPU that calls of the CUDA target take beside input and result, counted over the emulator."""
 
 from dataclasses import dataclass
 
 import torch
 
 from tests.support.emulated import Emulated, Result
-from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.plan.requirements import allowed
+from tests.support.shipped import plan_of_shipped
 
 
 @dataclass(frozen=True)
@@ -31,14 +27,6 @@ class Taken:
     def bitmap(self) -> int:
         """The bytes of a bit a unit."""
         return -(-self.units // 8)
-
-    @property
-    def beyond(self) -> float:
-        """Memory beyond the payload, in bitmaps."""
-        return (self.taken - self.moved) / self.bitmap
-
-    def __str__(self) -> str:
-        return f"{self.taken:,} / {self.moved:,}: {self.beyond:.1f}"
 
 
 def taken(scheme: str, size: int, units: int, width: int, density: float, dense: bool = False, times: int = 1) -> Taken:
@@ -65,26 +53,3 @@ def _drawn(units: int, width: int, count: int, times: int, generator: torch.Gene
     ids = torch.randperm(units, generator=generator)[:count].repeat(times)
     values = torch.randn(len(ids), width, generator=generator)
     return torch.sparse_coo_tensor(ids[None], values, (units, width), check_invariants=False)
-
-
-CASES = ((1 << 17, 1, 0.01, False), (1 << 17, 1, 0.1, False), (1 << 14, 64, 0.01, False), (1 << 17, 1, 0.01, True))
-"""Units, width, density, and whether the tensor is dense."""
-
-
-def table() -> str:
-    """Return a Markdown table of every shipped scheme's memory, in bytes, and beyond the payload, in bitmaps."""
-    lines = ["| scheme | ranks |" + "".join(f" {_title(*case)} |" for case in CASES)]
-    lines += ["| --- | --: |" + " --: |" * len(CASES)]
-    for name in SHIPPED:
-        size = allowed(plan_of_shipped(name), (4, 8))[0]
-        cells = [str(taken(name, size, *case)) for case in CASES]
-        lines.append(f"| `{name}` | {size} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _title(units: int, width: int, density: float, dense: bool) -> str:
-    return f"{units:,} x {width}, {100 * density:g} %{', dense' if dense else ''}"
-
-
-if __name__ == "__main__":
-    print(table())

@@ -1,10 +1,7 @@
 """Memory of a GPU that calls take beside input and result: bitmaps beyond the payload (docs/reference/cuda.md)."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.support.device_memory import CASES as SHOWN
 from tests.support.device_memory import taken
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.plan.requirements import allowed
@@ -47,13 +44,6 @@ def test_it_is_marks_beyond_the_payload(name, case):
 @pytest.mark.parametrize("name", ["balanced", "agsparse", "hierarchical_centralization", "holders"])
 def test_so_it_is_for_dense_tensors(name):
     assert beyond_marks(taken_of(name, (1 << 17, 1, 0.01, True))) == 0
-
-
-@pytest.mark.parametrize("column", [0, 3])
-def test_the_table_of_the_manual_is_what_is_counted(column):
-    lines = (Path(__file__).parents[3] / "docs" / "reference" / "cuda.md").read_text("utf-8").splitlines()
-    (row,) = (line for line in lines if line.startswith("| `balanced` | 4 |"))
-    assert row.split(" | ")[2 + column].removesuffix(" |") == str(taken("balanced", 4, *SHOWN[column]))
 
 
 def test_so_it_is_where_next_to_nothing_is_sent():
