@@ -3,6 +3,7 @@
     python -m benchmarks.slow_links --write                           # the page, of the results that there are
     python -m benchmarks.slow_links race --seeds 1 2 3 --write        # seconds and bytes to an equal loss
     python -m benchmarks.slow_links equal --only ddp sparse_loco      # losses after equal steps, on links that are fast
+    python -m benchmarks.slow_links words --only ddp power_sgd        # the same with words, 2,048 of them
 
 Each way trains the character model of the convergence page, one after the other, from equal weights and on equal
 batches. A run takes the place of an earlier one with the same hosts and seed. It takes root, and an idle machine.
@@ -28,7 +29,8 @@ from benchmarks.slow_links.ways import BY_NAME, GOAL
 from zenc.lab.cluster import EmulatedCluster
 from zenc.lab.ranks import run_ranks
 
-KINDS = {"race": ("100mbit", GOAL, 300, 10**9), "equal": ("10gbit", 0, 10**9, 2100)}
+FAST = ("10gbit", 0, 10**9)
+KINDS = {"race": ("100mbit", GOAL, 300, 10**9), "equal": (*FAST, 2100), "words": (*FAST, 2100)}
 """Rate of links, and the bits, the seconds and the steps that end a run: whole rounds of all averagings."""
 
 
@@ -38,15 +40,16 @@ def measured(kind: str, way: str, hosts: int, seed: int) -> Run:
     rate, *limits = KINDS[kind]
     others = Others()
     with NamedTemporaryFile() as file:
-        torch.save((text().train, text().held_out), file.name)
+        of = text(words=kind == "words")
+        torch.save((of.train, of.held_out, of.symbols), file.name)
         script = ["-m", "benchmarks.slow_links.worker", way, file.name, str(seed), *map(str, limits)]
         found = run_ranks(EmulatedCluster(hosts, str(rate)), script, 1, lambda rank, line: said.append(line))
     if found.status:
         sys.exit("\n".join(said))
-    of = next(json.loads(line) for line in said if line.startswith('{"points"'))
-    print(f"{way}, {hosts} hosts, seed {seed}: {of['points'][-1]}", file=sys.stderr)
-    of["points"] = of["points"] if kind == "race" else of["points"][-1:]
-    return {"kind": kind, "way": way, "hosts": hosts, "seed": seed, "others": others.share(), **of}
+    run = next(json.loads(line) for line in said if line.startswith('{"points"'))
+    print(f"{way}, {hosts} hosts, seed {seed}: {run['points'][-1]}", file=sys.stderr)
+    run["points"] = run["points"] if kind == "race" else run["points"][-1:]
+    return {"kind": kind, "way": way, "hosts": hosts, "seed": seed, "others": others.share(), **run}
 
 
 def save(file: Path, found: Found) -> None:
@@ -70,7 +73,7 @@ def main() -> None:
     options = parser().parse_args()
     found = json_of(options.json) if options.json.exists() else {}
     for seed, name in product(options.seeds, options.only if options.kind else ()):
-        if options.kind == "equal" or BY_NAME[name].raced:
+        if options.kind != "race" or BY_NAME[name].raced:
             key = f"{options.kind} {options.hosts} {name} {seed}"
             found[key] = measured(options.kind, name, options.hosts, seed)
             save(options.json, found)

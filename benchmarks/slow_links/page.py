@@ -20,8 +20,8 @@ GUIDE = Part(DOCS / "guides" / "slow_links.md", "<!-- results of benchmarks/slow
 FIGURES = DOCS / "benchmarks" / "slow_links"
 HOSTS = (4, 8)
 SOONER, FEWER, WITHIN = {POWER: 3.0, DENSE: 10.0}, 100.0, 0.01
-"""Goals: how many times sooner than others the best of zenc is, how many times fewer bytes it may take, and by how much
-of DDP's a loss may be greater."""
+"""Goals: how many times sooner than others the best of zenc is, how many times fewer bytes it may take, and by how
+much of its authors' a loss may be greater."""
 RACE = (
     ("way", "{label}"),
     ("seconds", "{seconds}"),
@@ -39,8 +39,17 @@ ADVICE = (
     ("times fewer bytes", "{fewer}"),
     ("bits after {steps:,} steps", "{bits}"),
     ("over DDP's", "{over}"),
+)
+AUTHORS = (
+    ("way", "{label}"),
+    ("held against", "{beside}"),
+    ("bits a character", "{equal}"),
+    ("over it", "{equal_over}"),
+    ("bits a word", "{words}"),
+    ("over it", "{words_over}"),
     ("at most 1 %", "{holds}"),
 )
+TEXTS = ("equal", "words")
 
 Run: TypeAlias = dict[str, Any]
 Found: TypeAlias = Mapping[str, Run]
@@ -77,21 +86,45 @@ def race_rows(found: Found, hosts: int) -> Rows:
     return rows
 
 
+def ends_of(found: Found, kind: str) -> dict[Way, dict[int, float]]:
+    """Return the bits after equal steps of a ``kind``, by way and seed."""
+    equal = runs_of(found, kind, HOSTS[0])
+    return {way: {run["seed"]: run["points"][-1][3] for run in runs} for way, runs in equal.items()}
+
+
+def over(mine: Mapping[int, float], base: Mapping[int, float]) -> float:
+    """Return by what share losses are greater than others, in the mean of the seeds that both have."""
+    return fmean(mine[seed] / base[seed] - 1 for seed in mine.keys() & base.keys())
+
+
 def advice_rows(found: Found) -> list[dict[str, Any]]:
-    """Return rows of all ways: their races, and losses after equal steps over those of DDP at the same seeds."""
-    raced, equal = race_rows(found, HOSTS[0]), runs_of(found, "equal", HOSTS[0])
-    bits = {(way, run["seed"]): run["points"][-1][3] for way, runs in equal.items() for run in runs}
+    """Return rows of ways that do not come from others: their races, and losses after equal steps over DDP's."""
+    raced, ends, rows = race_rows(found, HOSTS[0]), ends_of(found, "equal"), []
+    for way in BY_NAME.values():
+        if way.kind != "author":
+            row = {"label": way.label, "when": way.when, "sooner": "", "fewer": "", "bits": "", "over": ""}
+            rows.append(row | raced.get(way, {}))
+        if way.kind != "author" and way in ends:
+            row, base = rows[-1], BY_NAME[PLAIN if way.sgd else DENSE]
+            row["bits"] = f"{fmean(ends[way].values()):.3f}"
+            row["over"] = f"{over(ends[way], ends[base]):+.1%}" if base in ends and way is not base else ""
+    return rows
+
+
+def authors_rows(found: Found) -> list[dict[str, str]]:
+    """Return rows of ways that are held against what their authors describe: losses after equal steps on both texts."""
     rows = []
     for way in BY_NAME.values():
-        row = {"label": way.label, "when": way.when, "sooner": "", "fewer": "", "bits": "", "over": "", "holds": ""}
-        row |= raced.get(way, {})
-        if way in equal:
-            base, seeds = BY_NAME[PLAIN if way.sgd else DENSE], [run["seed"] for run in equal[way]]
-            row["bits"] = f"{fmean(bits[way, seed] for seed in seeds):.3f}"
-            if way is not base and base in equal:
-                over = fmean(bits[way, seed] / bits[base, seed] - 1 for seed in seeds)
-                row |= {"over": f"{over:+.1%}", "holds": "yes" if over <= WITHIN else "no"}
-        rows.append(row)
+        if not way.beside:
+            continue
+        row, base, shares = {"label": way.label, "beside": f"`{way.beside}`"}, BY_NAME[way.beside], list[float]()
+        for kind in TEXTS:
+            ends = ends_of(found, kind)
+            both = way in ends and base in ends
+            shares += [over(ends[way], ends[base])] if both else []
+            row[kind] = f"{fmean(ends[way].values()):.3f}" if way in ends else ""
+            row[f"{kind}_over"] = f"{shares[-1]:+.1%}" if both else ""
+        rows.append(row | {"holds": ("yes" if max(shares) <= WITHIN else "no") if shares else ""})
     return rows
 
 
@@ -111,9 +144,10 @@ def verdicts(found: Found, hosts: int = HOSTS[0]) -> str:
 
 def page_of(found: Found) -> str:
     """Return the tables of all ``found``, with what was reached."""
-    steps = max(run["points"][-1][1] for run in found.values() if run["kind"] == "equal")
+    steps = max(run["points"][-1][1] for run in found.values() if run["kind"] != "race")
     advice = [(head.format(steps=steps), cell) for head, cell in ADVICE]
     parts = ["## What to take", table_of(advice_rows(found), advice, 2)]
+    parts += ["## Losses beside what authors describe", table_of(authors_rows(found), AUTHORS, 2)]
     for hosts in HOSTS:
         runs = [run for of in runs_of(found, "race", hosts).values() for run in of]
         drawn = f"![Loss over seconds and over bytes, {hosts} hosts](../../docs/benchmarks/slow_links/{hosts}.svg)"

@@ -7,6 +7,7 @@ Point = seconds  steps  bytes  bits             # so far; of the slowest rank, o
 """
 
 import json
+import math
 import sys
 import time
 
@@ -20,7 +21,7 @@ from benchmarks.slow_links.ways import BY_NAME, prepared
 
 def train(name: str, of: Text, seed: int, goal: float, seconds: float, steps: int) -> None:
     """Train until rank 0 has the ``goal`` in bits, ``seconds`` have passed, or all ``steps`` are made."""
-    way, rank, model = BY_NAME[name], dist.get_rank(), new_model(SIZES, seed)
+    way, rank, model = BY_NAME[name], dist.get_rank(), new_model(SIZES, seed, of.symbols)
     trained, optimizer = prepared(way, model)
     drawn, spent, processor, made = batches(seed, rank), 0.0, 0.0, 0
     points, found = [(0.0, 0, 0, bits_of(model, of, SIZES.context))], torch.zeros(3, dtype=torch.float64)
@@ -35,6 +36,7 @@ def train(name: str, of: Text, seed: int, goal: float, seconds: float, steps: in
         spent, processor = spent + time.monotonic() - start, processor + time.process_time() - busy
         made += way.every
         bits = bits_of(model, of, SIZES.context) if rank == 0 else 0.0
+        assert math.isfinite(bits), f"{name} diverges"
         found[:] = torch.tensor([spent, max(interface_bytes() or (0,)) - before, bits])
         dist.all_reduce(found, dist.ReduceOp.MAX)
         points.append((float(found[0]), made, int(found[1]), float(found[2])))
