@@ -59,8 +59,8 @@ RECEIVED_WEIGHT = 8
 """Cost of a message received, where one sent costs 1."""
 MESSAGE_WEIGHT = 16
 """Cost of a message sent, where a unit owned costs 1."""
-CHOSEN_TOGETHER = 32
-"""Units whose owners are chosen by the same loads, at most: a lane of a warp each."""
+CHOSEN_TOGETHER = 256
+"""Units whose owners are chosen by the same loads, at most: a thread of a block each."""
 
 # Kernels of GPUs
 THREADS = 256

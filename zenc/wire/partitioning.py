@@ -5,7 +5,8 @@ hashing they have those that h0 gives, the function that chooses parts (``templa
 the units of their owners (``templates/cpu/zenc_cpu/owners/owners.h``). A unit that c of n ranks hold takes c - 1
 messages to its owner and n - 1 from it. The units of one holder are its own. Each other one goes to the holder under
 which the squares of what all send and receive grow least: in ascending order, up to CHOSEN_TOGETHER at a time by the
-same loads.
+same loads. So that those chosen together are spread among their holders, each of these is taken to own some more units
+already, a number drawn for it and the unit.
 """
 
 from __future__ import annotations
@@ -78,14 +79,16 @@ def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
     owners = holder[starts]
     owned = np.bincount(owners[counts == 1], minlength=ranks)  # what they alone hold
     sent, received = np.array([len(mine) for mine in held], np.int64) + owned * (ranks - 2), -owned
-    several = np.flatnonzero(counts > 1)
-    while len(several):
-        together = min(CHOSEN_TOGETHER, -(-len(several) // (4 * ranks)))
-        at, several = several[:together], several[together:]
-        more = counts[at] - 2
+    several, first = np.flatnonzero(counts > 1), 0
+    while first < len(several):
+        together = min(CHOSEN_TOGETHER, -(-(len(several) - first) // (4 * ranks)))
+        numbers, at = np.arange(first, first + together)[:, None], several[first : first + together]
+        first, more = first + together, counts[at] - 2
         costs = (
             sent * (ranks - 2) * MESSAGE_WEIGHT + more[:, None] * received * RECEIVED_WEIGHT * MESSAGE_WEIGHT + owned
         )
+        each = (ranks - 2) ** 2 * MESSAGE_WEIGHT + 1 + more**2 * RECEIVED_WEIGHT * MESSAGE_WEIGHT
+        costs += each[:, None] * _draw(numbers, np.arange(ranks) * (GOLDEN & 0xFFFFFFFF), together)
         costs[~_held(holder, starts[at], counts[at], ranks)] = np.iinfo(np.int64).max
         chosen = owners[at] = costs.argmin(axis=1)
         sent += np.bincount(chosen, minlength=ranks) * (ranks - 2)
@@ -242,9 +245,9 @@ def _forward(cells: Ints, columns: int, rows: int, keys: list[int]) -> Ints:
     return row * columns + column
 
 
-def _draw(numbers: Ints, key: int, below: int) -> Ints:
-    """Return pseudo-random numbers in [0, below), from 32 bits of each number."""
-    hashed = (numbers.astype(np.uint32) ^ np.uint32(key)) * np.uint32(DRAW_FIRST)
+def _draw(numbers: Ints, key: Ints | int, below: int) -> Ints:
+    """Return pseudo-random numbers in [0, below), from 32 bits of each number and of the key."""
+    hashed = (numbers.astype(np.uint32) ^ np.asarray(key).astype(np.uint32)) * np.uint32(DRAW_FIRST)
     hashed = (hashed ^ (hashed >> np.uint32(15))) * np.uint32(DRAW_SECOND)
     return np.asarray(hashed.astype(np.uint64) * np.uint64(below) >> np.uint64(32)).astype(np.int64)
 

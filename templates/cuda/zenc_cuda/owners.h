@@ -142,8 +142,8 @@ ZENC_DEVICE void for_each_tile(const IndexSets& sets, Visit visit) {
 }
 
 // The choice of owners under `balanced by holders`: the same as that of the CPU's kernel, by the same
-// arithmetic (zenc/loads.h). Units of one holder are given to it all at once. The others are few: one warp
-// chooses for them, up to CHOSEN_TOGETHER at a time by the same loads.
+// arithmetic (zenc/loads.h). Units of one holder are given to it all at once. For the others one block
+// chooses, up to CHOSEN_TOGETHER at a time by the same loads.
 //
 // A mask has a bit a rank.
 
@@ -178,22 +178,29 @@ ZENC_DEVICE void find_holders(const IndexSets& sets, u64* work, u8* masks, u64* 
     if (of_lane != 0) atomicAdd(alone + lane(), of_lane);
 }
 
-// A load, and what a rank has come to own since: `more` units from bit HOLDERS_BITS on, and below the sum of
-// their holders beyond two. One word, which lanes can add to at once.
+// A load, and what a rank has come to own since: units, and the sum of their holders beyond two.
 struct Chosen {
-    static constexpr u32 HOLDERS_BITS = 21;  // 32 times 2^16
-
     Load load;
+    u32 units;
     u32 more;
 };
 
 static_assert(sizeof(Chosen) <= 2 * sizeof(Load), "the host gives room for two loads a rank");
 
-// Of the holders in a mask, two and some `more`, the one that owns its unit at the least cost, the first of
-// equals. `begun` is the mask's first byte. Costs of some are worked out at once, or a choice would wait for
-// each.
-ZENC_DEVICE u32 cheapest(const u8* mask, u32 begun, u32 bytes, i64 more, const Chosen* chosen) {
+// Units whose owners are chosen by the same loads.
+struct Together {
+    const u8* masks;  // of all units
+    u64 first;
+    u64 count;
+    u64 ranks;
+};
+
+// Of the holders of a unit, two and some `more`, the one that owns it at the least cost, the first of equals.
+// `begun` is its mask's first byte. Costs of some are worked out at once, or a choice would wait for each.
+ZENC_DEVICE u32 cheapest(const Together& of, u64 unit, u32 begun, i64 more, const Chosen* chosen) {
     constexpr u32 AT_ONCE = 4;
+    const u32 bytes = static_cast<u32>(mask_bytes(of.ranks));
+    const u8* const mask = of.masks + unit * bytes;
     u32 owner = 0;
     i64 least = static_cast<i64>(low_mask(63));
     for (u32 byte = 0; byte < bytes; ++byte)
@@ -202,7 +209,7 @@ ZENC_DEVICE u32 cheapest(const u8* mask, u32 begun, u32 bytes, i64 more, const C
             for (u32 i = 0; i < AT_ONCE; ++i) {
                 if (rest != 0) rank = 8 * byte + static_cast<u32>(__ffs(static_cast<int>(rest))) - 1;
                 rest &= rest - 1;
-                const i64 mine = chosen[rank].load.cost(more);
+                const i64 mine = chosen[rank].load.cost(of.ranks, more, drawn_ahead(unit, rank, of.count));
                 owner = mine < least ? rank : owner;
                 least = mine < least ? mine : least;
             }
@@ -210,33 +217,34 @@ ZENC_DEVICE u32 cheapest(const u8* mask, u32 begun, u32 bytes, i64 more, const C
     return owner;
 }
 
-// The owners of n <= CHOSEN_TOGETHER units, by one warp: each lane chooses that of one. For each owner the
-// first lane that has chosen it adds what all of them give it.
-ZENC_DEVICE void choose_together(const u8* masks, u32 begun, u64 n, u64 ranks, Chosen* chosen, u16* owners) {
-    static_assert(CHOSEN_TOGETHER == WARP, "a lane each");
-    const u32 bytes = static_cast<u32>(mask_bytes(ranks));
+// The owners of units that are chosen together, by a block or a warp, whose threads choose one each and
+// `meet`. For each owner the first thread that has chosen it adds what all of them give it.
+template <class Meet>
+ZENC_DEVICE void choose_together(const Together& of, u32 begun, Chosen* chosen, u16* owners, Meet meet) {
+    static_assert(CHOSEN_TOGETHER == THREADS, "a thread each");
     Chosen* mine = nullptr;
-    if (lane() < n) {
-        const u8* const mask = masks + lane() * bytes;
+    if (threadIdx.x < of.count) {
+        const u64 unit = of.first + threadIdx.x;
+        const u64 bytes = mask_bytes(of.ranks);
         u32 count = static_cast<u32>(__popc(begun));
 #pragma unroll 1
-        for (u32 byte = 1; byte < bytes; ++byte) count += static_cast<u32>(__popc(mask[byte]));
-        const u32 owner = cheapest(mask, begun, bytes, static_cast<i64>(count) - 2, chosen);
-        owners[lane()] = static_cast<u16>(owner);
-        if (atomicAdd(&chosen[owner].more, (1U << Chosen::HOLDERS_BITS) + count - 2) == 0)
-            mine = chosen + owner;
+        for (u64 byte = 1; byte < bytes; ++byte)
+            count += static_cast<u32>(__popc(of.masks[unit * bytes + byte]));
+        const u32 owner = cheapest(of, unit, begun, static_cast<i64>(count) - 2, chosen);
+        owners[unit] = static_cast<u16>(owner);
+        atomicAdd(&chosen[owner].more, count - 2);
+        if (atomicAdd(&chosen[owner].units, 1U) == 0) mine = chosen + owner;
     }
-    __syncwarp();
+    meet();
     if (mine != nullptr) {
-        mine->load.own(ranks, mine->more >> Chosen::HOLDERS_BITS,
-                       mine->more & ((1U << Chosen::HOLDERS_BITS) - 1));
-        mine->more = 0;
+        mine->load.own(of.ranks, mine->units, mine->more);
+        mine->units = mine->more = 0;
     }
-    __syncwarp();
+    meet();
 }
 
-// The owners of the units of several holders, by one block; counts[k * ranks + k] = how many units rank k
-// owns.
+// The owners of the units of several holders, by one block, whose first warp goes on alone when few are
+// chosen together; counts[k * ranks + k] = how many units rank k owns.
 ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* alone, Chosen* chosen,
                             u64* counts) {
     const u64 all = sets.several[sets.tiles()], ranks = sets.ranks, bytes = mask_bytes(ranks);
@@ -248,13 +256,20 @@ ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* a
     }
     __syncthreads();
     const auto begun_at = [&](u64 unit) -> u32 { return unit < all ? masks[unit * bytes] : 0; };
-    if (threadIdx.x < WARP)
-        for (u64 first = 0, n, begun = begun_at(lane()), next; first < all; first += n, begun = next) {
-            n = chosen_together(all - first, ranks);
-            next = begun_at(first + n + lane());  // it comes while owners are chosen
-            choose_together(masks + first * bytes, static_cast<u32>(begun), n, ranks, chosen,
-                            sets.owners + first);
+    u32 begun = begun_at(threadIdx.x);
+    const auto choose = [&](u64 first, u64 least, auto meet) {
+        while (first < all) {
+            const Together of = {masks, first, chosen_together(all - first, ranks), ranks};
+            if (of.count <= least) break;
+            first += of.count;
+            const u32 next = begun_at(first + threadIdx.x);  // it comes while owners are chosen
+            choose_together(of, begun, chosen, sets.owners, meet);
+            begun = next;
         }
+        return first;
+    };
+    const u64 first = choose(0, WARP, [] { __syncthreads(); });
+    if (threadIdx.x < WARP) choose(first, 0, [] { __syncwarp(); });
     __syncthreads();
     for (u64 k = threadIdx.x; k < ranks; k += THREADS)
         counts[k * ranks + k] = static_cast<u64>(chosen[k].load.owned);

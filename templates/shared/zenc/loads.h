@@ -31,7 +31,13 @@ struct Load {
         owned += static_cast<i64>(units);
     }
 
-    ZENC_HD i64 cost(i64 more_holders) const { return of_two + more_holders * beyond; }
+    // The cost, if the rank owned some units like this one already.
+    ZENC_HD i64 cost(u64 ranks, i64 more_holders, u32 ahead) const {
+        const i64 sent = static_cast<i64>(ranks) - 2;
+        const i64 each = sent * sent * MESSAGE_WEIGHT + 1;
+        const i64 more = more_holders * more_holders * RECEIVED_WEIGHT * MESSAGE_WEIGHT;
+        return of_two + more_holders * beyond + ahead * (each + more);
+    }
 };
 
 // How many units have their owners chosen by the same loads, of those that are left of several holders: fewer
@@ -39,6 +45,12 @@ struct Load {
 ZENC_HD inline u64 chosen_together(u64 left, u64 ranks) {
     if (left > 4 * ranks * (CHOSEN_TOGETHER - 1)) return CHOSEN_TOGETHER;
     return static_cast<u32>(left + 4 * ranks - 1) / static_cast<u32>(4 * ranks);
+}
+
+// How many units like this one a rank is taken to own already, where some are chosen together: unlike numbers
+// for unlike units, or all those of the same holders would go to one of them.
+ZENC_HD inline u32 drawn_ahead(u64 unit, u32 rank, u64 together) {
+    return draw<true>(static_cast<u32>(unit), rank * static_cast<u32>(GOLDEN), static_cast<u32>(together));
 }
 
 // 64 bits of the owners of all units in one word of the union, in their order. The digest of a call is that

@@ -18,6 +18,18 @@ ZENC_HD inline u64 below(u64 random, u64 range) {
     return multiply_high(random, range);
 }
 
+// A pseudo-random number in [0, range): the multiplications of Wellons' lowbias32
+// (nullprogram.com/blog/2018/07/31), then multiply-shift (Lemire, TOMACS 2019), which looks at the upper bits
+// only. Its bias is below range / 2^32. A SMALL range is at most 2^16: then it is all done in products of 32
+// bits, which more processors have for all lanes.
+template <bool SMALL>
+ZENC_HD inline u32 draw(u32 x, u32 key, u32 range) {
+    u32 hash = (x ^ key) * DRAW_FIRST;
+    hash = (hash ^ (hash >> 15)) * DRAW_SECOND;
+    if (SMALL) return ((hash >> 16) * range + ((hash & 0xffff) * range >> 16)) >> 16;
+    return static_cast<u32>((static_cast<u64>(hash) * range) >> 32);
+}
+
 // Hash function number `number` of those of a seed: of a unit, its place in a stream of SplitMix64.
 struct HashFunction {
     u64 key;

@@ -101,19 +101,6 @@ struct Feistel {
     }
 
 private:
-    // A pseudo-random number in [0, range): the multiplications of Wellons' lowbias32
-    // (nullprogram.com/blog/2018/07/31), then multiply-shift (Lemire, TOMACS 2019), which looks at the upper
-    // bits only. A bias below range / 2^32 remains within the grid, where parts are far coarser. A SMALL
-    // range is at most 2^16: then it is all done in products of 32 bits, which more processors have for all
-    // lanes.
-    template <bool SMALL>
-    ZENC_HD static u32 draw(u32 x, u32 key, u32 range) {
-        u32 hash = (x ^ key) * DRAW_FIRST;
-        hash = (hash ^ (hash >> 15)) * DRAW_SECOND;
-        if (SMALL) return ((hash >> 16) * range + ((hash & 0xffff) * range >> 16)) >> 16;
-        return static_cast<u32>((static_cast<u64>(hash) * range) >> 32);
-    }
-
     ZENC_HD static u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 
     // (a + b) mod range and (a - b) mod range for a, b < range <= 2^31: the wrong candidate wraps to a huge

@@ -69,7 +69,7 @@ KERNELS = {
     "expand_values_32": ("EXPAND_32", {"LD": 16, "STG": 4, "SHFL": 8}, 512, 14),
     "sum_values_32": ("SUM_32", {"FADD": 1, "LDS": 2, "STS": 1}, 1024 / FULLEST_OF_32, 8),
     "encode_index": ("SEGMENTS", {"ATOMS": 3}, 2048 / FULLEST_OF_64, 9),
-    "choose_owners": ("HOLDERS", {"ATOMS": 1, "LDS": 8}, 32, 245),
+    "choose_owners": ("HOLDERS", {"ATOMS": 1, "LDS": 8}, 256, 38),
     "mark_listed": ("SEGMENTS", {"REDG": 2, "FLO": 1, "LD": 2}, 530, 9),
 }
 """Module of each kernel, properties of its main loop, slots of a round for a warp, and instructions for 32 of them."""

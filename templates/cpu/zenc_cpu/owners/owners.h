@@ -37,13 +37,17 @@ public:
     // The holder that owns a unit of several holders at the least cost, the first of equals.
     u16 own_by_cheapest(const u16* holders, u64 count) {
         const i64 more = static_cast<i64>(count) - 2;
+        const auto cost = [&](u16 rank) {
+            return of_[rank].cost(ranks_, more, drawn_ahead(unit_, rank, room_));
+        };
         u16 best = holders[0];
-        i64 least = of_[best].cost(more);
+        i64 least = cost(best);
         for (u64 i = 1; i < count; ++i) {
-            const i64 other = of_[holders[i]].cost(more);
+            const i64 other = cost(holders[i]);
             best = other < least ? holders[i] : best;
             least = other < least ? other : least;
         }
+        ++unit_;
         chosen_[number_] = {best, count};
         if (++number_ == room_) add_chosen();
         return best;
@@ -66,6 +70,7 @@ private:
     Choice chosen_[CHOSEN_TOGETHER];
     u64 number_ = 0;
     u64 room_ = 0;  // choices that are made together
+    u64 unit_ = 0;  // the number of the next one
     u64 left_ = 0;
 };
 
