@@ -1,4 +1,4 @@
-"""What authors of schemes describe, in plain PyTorch, which zenc's are held against.
+"""Schemes as their authors describe them, in plain PyTorch: zenc's are held against these.
 
 All gradients of a model are one vector. A rule gives that of a rank, and returns the mean that all ranks step by.
 """
@@ -16,7 +16,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 Rule: TypeAlias = Callable[[Tensor], Tensor]
 DENSITY, BLOCK, STEPS = 0.01, 2048, 100
-"""What zenc's schemes have where nothing else is said: values that EF21 selects, values of a scale, steps of DiLoCo."""
+"""Parameters of zenc's schemes by default: values that EF21 selects, values of a scale, steps of DiLoCo."""
 
 
 def mean(vector: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class Shifted:
 
 
 def stepped_by(rule: Rule, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Have each step of ``optimizer`` go by what ``rule`` makes of all ranks' gradients."""
+    """Replace gradients by what ``rule`` makes of those of all ranks, before each step of ``optimizer``."""
 
     def before(*_: object) -> None:
         found = [each.grad for each in model.parameters() if each.grad is not None]
@@ -86,7 +86,7 @@ def stepped_by(rule: Rule, model: nn.Module, optimizer: torch.optim.Optimizer) -
 
 
 def averaged(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Have DiLoCo (arXiv 2311.08105) follow ``optimizer``: an outer Nesterov step after each STEPS of its steps."""
+    """Make an outer Nesterov step after each STEPS of ``optimizer``: DiLoCo (arXiv 2311.08105)."""
     anchors = [nn.Parameter(each.detach().clone()) for each in model.parameters()]
     outer, made = torch.optim.SGD(anchors, 0.7, momentum=0.9, nesterov=True), 0
 
@@ -110,7 +110,7 @@ RULES: dict[str, Callable[[], Rule]] = {"one_bit": OneBit, "signum": Majority, "
 
 
 def follow(name: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Have ``model`` train as the authors of ``name`` describe."""
+    """Train ``model`` as the authors of ``name`` describe, by each step of ``optimizer``."""
     if name in RULES:
         stepped_by(RULES[name](), model, optimizer)
     else:
