@@ -48,7 +48,7 @@ class OneBit:
 
 
 class Majority:
-    """Signs, and the majority of them, at random where there is none (Bernstein et al., ICLR 2019)."""
+    """Signs, and the majority of them, at random in a tie (Bernstein et al., ICLR 2019)."""
 
     def __init__(self) -> None:
         self.draws = torch.Generator().manual_seed(1)
@@ -106,7 +106,7 @@ def averaged(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 RULES: dict[str, Callable[[], Rule]] = {"one_bit": OneBit, "signum": Majority, "ef21": Shifted}
-"""Names -> rules of a step each; what is averaged has its own."""
+"""Names -> rules of gradients; DiLoCo has none."""
 
 
 def follow(name: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
