@@ -12,7 +12,6 @@ from tests.mutation.nearest import WHOLE, nearest
 from tests.mutation.run import LEAST, RESULT, ROOT, TYPES, UNDECIDED, equivalents, files_of
 
 PYTHON = '''"""Doc 1."""
-from __future__ import annotations
 @frozen(slots=True)
 def f(a: int | None, b: float = 2) -> set[int] | None:
     """Two."""

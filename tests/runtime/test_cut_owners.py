@@ -1,7 +1,5 @@
 """Trees by holders: what a rank owns is cut in parts, which follow each other through trees."""
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Predictions of calls whose pulls begin while they push."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.shipped import plan_of_shipped

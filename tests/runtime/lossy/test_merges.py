@@ -1,7 +1,5 @@
 """gTop-k: sums on their way are selected from anew, alike where ranks make the same, and one of them keeps the rest."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

@@ -1,7 +1,5 @@
 """Transforms and decay: coefficients are selected, the others decay, and DeMo does as its authors say."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest
