@@ -167,7 +167,6 @@ def test_the_bottleneck_tells_it_too() -> None:
 
 
 OWNERS = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
-RINGED = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
 LOADED = {"nodes": nodes(2, gpus=3, nics=2), "fat": fat_tree(2), "pair": nodes(1, gpus=2), "big": dgx(1)}
 
 

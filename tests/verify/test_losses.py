@@ -153,9 +153,6 @@ def used(statement: Statement | Expand, old: int, new: int) -> Statement | Expan
     return replace(statement, segment=swap((statement.segment,))[0])
 
 
-Rewrite = Callable[[Statement, int], Iterator[Statement]]
-
-
 def mutants(program: RankProgram) -> Iterator[tuple[str, RankProgram]]:
     """Yield ``program`` with one encode or select dropped, doubled, only sent, only held, or not kept."""
     for target in list(program.statements):
