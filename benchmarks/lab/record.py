@@ -26,7 +26,8 @@ from examples.language_model.batches import Batches
 from examples.language_model.model import LanguageModel, Sizes, new_model, optimisers
 
 Rows = npt.NDArray[np.int64]
-TABLES = ("words_in", "words_out")
+TABLE = "words_in.weight"
+"""The table of the words before the one that is predicted."""
 
 
 def main() -> None:
@@ -36,9 +37,9 @@ def main() -> None:
     text = corpus.read()
     sizes = Sizes(vocabulary=text.vocabulary)
     options.to.mkdir(parents=True, exist_ok=True)
-    for number, held in enumerate(steps(text.train, sizes, options.ranks, options.steps, options.table), 1):
+    for number, held in enumerate(steps(text.train, sizes, options.ranks, options.steps), 1):
         file = options.to / f"language_model-{number}.npz"
-        save(file, sizes.vocabulary, width_of(sizes, options.table), held)
+        save(file, sizes.vocabulary, sizes.width, held)
         counts = [len(rows) for rows in held]
         print(f"{file}: {min(counts)} to {max(counts)} rows a rank, {file.stat().st_size} bytes", file=sys.stderr)
 
@@ -47,36 +48,31 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser(__doc__, "benchmarks.lab.record")
     made.add_argument("--ranks", type=int, default=16, metavar="N")
     made.add_argument("--steps", type=int, default=3, metavar="N", help="of training, the first ones (3)")
-    made.add_argument("--table", choices=TABLES, default="words_in", help="words before, or predicted (words_in)")
     made.add_argument("--to", type=Path, default=TRACES, metavar="FOLDER")
     return made
 
 
-def steps(text: torch.Tensor, sizes: Sizes, ranks: int, count: int, table: str) -> Iterator[list[Rows]]:
-    """Yield for each step the rows that each rank touches of ``table``, ascending."""
+def steps(text: torch.Tensor, sizes: Sizes, ranks: int, count: int) -> Iterator[list[Rows]]:
+    """Yield for each step the rows that each rank touches of TABLE, ascending."""
     model = new_model(sizes)
     optimiser = optimisers(model)
     batches = [Batches.of_rank(rank, text, sizes) for rank in range(ranks)]
     for _ in range(count):
-        yield [touched(model, of_rank, f"{table}.weight", ranks) for of_rank in batches]
+        yield [touched(model, of_rank, ranks) for of_rank in batches]
         for part in optimiser:
             part.step()
             part.zero_grad()
 
 
-def touched(model: LanguageModel, batches: Batches, table: str, ranks: int) -> Rows:
-    """Return the rows of ``table`` in the next batch's gradient, whose share of the mean is added to ``model``'s."""
+def touched(model: LanguageModel, batches: Batches, ranks: int) -> Rows:
+    """Return the rows of TABLE in the next batch's gradient, whose share of the mean is added to ``model``'s."""
     batch = batches.next()
     loss = model(batch.before, batch.target, batch.negatives) / ranks
     own = dict(zip(dict(model.named_parameters()), torch.autograd.grad(loss, list(model.parameters())), strict=True))
     for name, parameter in model.named_parameters():
         parameter.grad = own[name] if parameter.grad is None else parameter.grad + own[name]
-    rows: Rows = own[table].coalesce().indices()[0].numpy()
+    rows: Rows = own[TABLE].coalesce().indices()[0].numpy()
     return rows
-
-
-def width_of(sizes: Sizes, table: str) -> int:
-    return sizes.width + (table == "words_out")  # with the bias of a word
 
 
 def save(file: Path, units: int, width: int, held: list[Rows]) -> None:
