@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from benchmarks.lab.results import Row, Spread
 from benchmarks.lab.show import label, quartiles, table_of_rows
-from benchmarks.lab.suite.figures import CAPTIONS
+from benchmarks.lab.suite.figures import CAPTIONS, bounds
 from benchmarks.lab.suite.points import OURS, POINTS, RANGE, Point
-from benchmarks.lab.suite.results import Result, Results, shaped
+from benchmarks.lab.suite.results import Result, Results
 from benchmarks.pages import LEFT, RIGHT, between, table
 
 NOT_MEASURED = "not measured"
@@ -21,8 +21,8 @@ NOT_MEASURED = "not measured"
 
 Cells = Callable[[str, Result], Iterable[str]]
 """A function from a way and a result to the cells of the way."""
-Quantity = Callable[[Results], float | Spread | None]
-"""A function from results to a quantity; None where it has not been measured."""
+Quantity = Callable[[Results], float | Spread]
+"""A function from results to a quantity; raises KeyError where it has not been measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,60 +40,39 @@ class Target:
 
 
 def time_over_best(point: str, peer: str) -> Quantity:
-    def quantity(results: Results) -> Spread | None:
-        found = shaped(results, point)
-        return found.over(peer, found.best()) if found and peer in found.rows else None
-
-    return quantity
+    return lambda results: results[point].over(peer, results[point].best())
 
 
 def bytes_over_least(point: str, peer: str) -> Quantity:
-    """Return the bytes of those of ours that send least, which need not be the fastest."""
+    """Return the bytes over those of ours that send least, which need not be the fastest."""
 
-    def quantity(results: Results) -> float | None:
-        found = results.get(point)
-        if not found or peer not in found.rows:
-            return None
-        ours = [found.rows[name].counted_sent for name in OURS if name in found.rows]
-        return quotient(found.rows[peer].counted_sent, min(sent for sent in ours if sent is not None))
+    def quantity(results: Results) -> float:
+        sent = {name: row.counted_sent or 0 for name, row in results[point].rows.items()}
+        return sent[peer] / min(sent[name] for name in OURS if name in sent)
 
     return quantity
 
 
 def bytes_over_bound(point: str) -> Quantity:
-    def quantity(results: Results) -> float | None:
-        found = results.get(point)
-        return quotient(best(found).counted_sent, found.bounds.bandwidth_bytes) if found and found.bounds else None
-
-    return quantity
+    return lambda results: (best(results[point]).counted_sent or 0) / 1e6 / bounds(results[point])[0]
 
 
 def time_over_bound(point: str) -> Quantity:
-    def quantity(results: Results) -> float | None:
-        found = shaped(results, point)
-        return quotient(best(found).seconds.median, found.bounds.seconds) if found and found.bounds else None
-
-    return quantity
+    return lambda results: best(results[point]).seconds.median * 1e3 / bounds(results[point])[1]
 
 
 def slowdown(point: str, usual: str) -> Quantity:
     """Return the slowdown of the scheme that is best at ``usual``, from two runs, so not paired."""
 
-    def quantity(results: Results) -> float | None:
-        found, base = shaped(results, point), shaped(results, usual)
-        if not found or not base or base.best() not in found.rows:
-            return None
-        return quotient(found.rows[base.best()].seconds.median, best(base).seconds.median)
+    def quantity(results: Results) -> float:
+        name = results[usual].best()
+        return results[point].rows[name].seconds.median / results[usual].rows[name].seconds.median
 
     return quantity
 
 
 def best(result: Result) -> Row:
     return result.rows[result.best()]
-
-
-def quotient(value: float | None, base: float | None) -> float | None:
-    return value / base if value is not None and base else None
 
 
 def rows_over_best(of: str, peer: str, goals: dict[int, float]) -> list[Target]:
@@ -151,8 +130,9 @@ def targets(results: Results) -> str:
 
 def row_of_target(target: Target, results: Results) -> tuple[str, str, str, str]:
     goal = f"{'at least' if target.least else 'at most'} {target.goal:.2f}"
-    found = target.quantity(results)
-    if found is None:
+    try:
+        found = target.quantity(results)
+    except KeyError:
         return target.what, goal, "", NOT_MEASURED
     return target.what, goal, shown(found), "met" if target.met(found) else "missed"
 
