@@ -38,13 +38,6 @@ KERNELS = {
     "index": ("zenc_encode_index", "zenc_decode", "zenc_mark_listed", "zenc_begin_listed", "zenc_clear_index"),
 }
 """Kernel of the cost model -> how the names of the CUDA kernels that do it begin."""
-INDEX = {
-    "bitmap": "index, both ends: a word of a bitmap",
-    "search": "a word that is listed",
-    "coo": "a slot in coo",
-    "elias_fano": "a slot in elias_fano",
-}
-"""Field of ``FormatCosts`` -> its name on the page."""
 STEPS, MESSAGES = 2, 2 * (RANKS - 1)
 """Steps of the empty call, and the messages in it that a rank sends and receives."""
 SCHEMES = ("balanced", "kylix", "torus2d", "double_binary_tree", "sparse_ps", "sparcml_split", "agsparse", "sparcml",
@@ -187,8 +180,7 @@ def tables() -> str:
         f"At the published bus bandwidth of NCCL over NVLink, {NCCL_BUS[0] / 1e9:.0f} to {NCCL_BUS[1] / 1e9:.0f} GB/s, "
         f"the dense all-reduce of 214,000,000 float32 takes {low:.2f} to {high:.2f} ms."
     )
-    of_formats = {INDEX[name]: picoseconds / 1e12 for name, picoseconds in format_costs().items()}
-    known = [[name, _text(name, value)] for name, value in (constants() | of_formats).items()]
+    known = [[name, _text(name, value)] for name, value in constants().items()]
     parts.append(f"Constants:\n\n{table(['constant', 'value'], [LEFT, RIGHT], known)}")
     rows = [[name, f"{was:.3f}", f"{found:.3f}", f"{found / was - 1:+.0%}"] for name, was, found in compared()]
     heads = ["a rank's kernels", "measured, ms", "by the model, ms", "off"]
