@@ -1,5 +1,7 @@
 """Public objects: arguments of a wrong type are named, texts of objects are a line, and numbers end where they say."""
 
+from __future__ import annotations  # types are read as texts
+
 import inspect
 import re
 from collections.abc import Callable
