@@ -1,17 +1,22 @@
 """All-reduces on unequal clusters: synthesized schemes beside the best shipped ones and gloo's, on hosts of the lab.
 
-    python -m benchmarks.clusters [--only torus] [--rounds 3] [--json benchmarks/results/clusters.json]
+    python -m benchmarks.clusters [--only torus] [--loads dense] [--rounds 3] [--json benchmarks/results/clusters.json]
 
 Clusters are those of ``benchmarks/lab/clusters.zen``, a network namespace for each host and switch, links shaped to
 their bandwidths: slow enough that two cores are not what is measured. ``bound``: the seconds of the bytes of a dense
-tensor at the bound of the cluster, and of headers. ``tuned`` is the best scheme of ``zenc tune`` but for trees, as
+tensor at the bound of the cluster, or of the rows, once summed, that some ranks have and others need, through the
+links between them; and of headers. ``tuned`` is the best scheme of ``zenc tune`` but for trees, as
 predicted for the cluster and the gradient. All take turns. ``cores``: the share of all cores that ranks used.
 """
 
 import tempfile
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+import networkx as nx
+import numpy as np
 
 import zenc
 from benchmarks.lab.__main__ import run
@@ -19,9 +24,11 @@ from benchmarks.lab.options import carry_out
 from benchmarks.lab.settings import Settings, Workload
 from benchmarks.lab.workloads import KINDS, units_of
 from benchmarks.pages import LEFT, RESULTS, RIGHT, ROOT, Part, parser_of, table
+from zenc.gradients.index_sets import Gradients
 from zenc.gradients.profile_fit import from_gradients
 from zenc.synthesize.synthesis import synthesize
 from zenc.topology.load import load_topology
+from zenc.topology.model import Topology
 
 FILE = "benchmarks/lab/clusters.zen"
 CLUSTERS = ("one_switch", "slow_host", "two_racks", "broken_ring", "torus")
@@ -39,11 +46,11 @@ PART = Part(ROOT / "benchmarks" / "reports" / "bounds.md", *MARKS, RESULTS / "cl
 
 def rows_of(cluster: str, load: str, rounds: int) -> list[dict[str, Any]]:
     """Return a row for each way to sum."""
-    (workload, least, most), topology = LOADS[load], load_topology(f"{FILE}:{cluster}")
-    profile = from_gradients(units_of(workload, topology.size, 1))
-    found = synthesize(topology, 4.0 * workload.units * workload.width, gradient=profile if load != "dense" else None)
-    if load == "dense":
-        found = replace(found, form=found.form._replace(chunks=min(max(found.form.chunks, least), most)))
+    (workload, fewest, most), topology = LOADS[load], load_topology(f"{FILE}:{cluster}")
+    profile = None if load == "dense" else from_gradients(units_of(workload, topology.size, 1))
+    found = synthesize(topology, 4.0 * workload.units * workload.width, gradient=profile)
+    if profile is None:
+        found = replace(found, form=found.form._replace(chunks=min(max(found.form.chunks, fewest), most)))
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, f"{name}.zen") for name in (OURS, TUNED)]
         files[0].write_text(found.text())
@@ -53,15 +60,33 @@ def rows_of(cluster: str, load: str, rounds: int) -> list[dict[str, Any]]:
         settings = Settings(topology.size, "", 70_000, "2mb", workload, peers, peers[0], rounds, rounds, 1, 1,
                             f"{FILE}:{cluster}")  # fmt: skip
         report = run(settings, 1200.0)
-    bound = found.least / PAYLOAD if load == "dense" else None
+    least = found.least if load == "dense" else least_seconds(topology, units_of(workload, topology.size, 1))
     rows = []
     for peer, row in report.rows.items():
         ms = {name: round(getattr(row.seconds, name) * 1e3, 1) for name in ("low", "median", "high")}
         times = {"ms": ms, "ratio": round(row.ratio.median, 3), "cores": round(row.processor, 2)}
         rows.append({"cluster": cluster, "load": load, "ranks": topology.size, "peer": Path(peer).stem, **times})
-        rows[-1] |= {"bound": bound and round(bound * 1e3, 1)} if peer == peers[0] else {}
+        form = {"scheme": str(found.form)} if load != "dense" else {}
+        rows[-1] |= {"bound": round(least / PAYLOAD * 1e3, 1), **form} if peer == peers[0] else {}
         rows[-1] |= {"scheme": tuned.draft.label} if peer == peers[1] else {}
     return rows
+
+
+def least_seconds(topology: Topology, of: Gradients) -> float:
+    """Return the seconds in which values of any scheme pass the narrowest cut: one for each row that is held before it.
+
+    Of all sets of ranks the sum of what they hold has to come to the others, at the most that links carry.
+    """
+    links = nx.DiGraph()
+    links.add_weighted_edges_from(((e.source, e.target, e.bandwidth) for e in topology.links), weight="capacity")
+    worst, row = 0.0, 4.0 * of.width
+    for size in range(1, topology.size):
+        for some in combinations(range(topology.size), size):
+            both = links.copy()
+            both.add_edges_from(("held", rank) if rank in some else (rank, "needed") for rank in topology.ranks)
+            rows = len(np.unique(np.concatenate([of.held[rank] for rank in some])))
+            worst = max(worst, rows * row / float(nx.maximum_flow_value(both, "held", "needed")))
+    return worst
 
 
 def tuned_for(workload: Workload, size: int, cluster: str) -> Any:
@@ -81,27 +106,27 @@ def shown(rows: list[dict[str, Any]]) -> str:
         ours, gloo = of[OURS], of[GLOO[load]]
         name = min((peer for peer in of if peer not in (OURS, GLOO[load])), key=lambda peer: of[peer]["ratio"])
         label = of[name].get("scheme", name)
-        bound = "" if ours["bound"] is None else f"{ours['bound']:,.0f}"
-        cells.append((f"`{cluster}`", str(ours["ranks"]), load, bound, f"{ours['ms']['median']:,.0f}",
-                      f"{of[name]['ms']['median']:,.0f}, `{label}`", f"{of[name]['ratio']:.2f}",
-                      f"{gloo['ms']['median']:,.0f}", f"{gloo['ratio']:.2f}"))  # fmt: skip
+        cells.append((f"`{cluster}`", str(ours["ranks"]), load, f"{ours['bound'] or 0:,.0f}",
+                      f"{ours['ms']['median']:,.0f}", f"{of[name]['ms']['median']:,.0f}, `{label}`",
+                      f"{of[name]['ratio']:.2f}", f"{gloo['ms']['median']:,.0f}", f"{gloo['ratio']:.2f}"))  # fmt: skip
     return table(heads, (LEFT, RIGHT, LEFT, *[RIGHT] * 6), cells)
 
 
-def measured(only: list[str], rounds: int, file: Path | None) -> str:
-    """Return the table of what was measured; with a ``file`` it is kept there, beside clusters left out now."""
+def measured(only: list[str], loads: list[str], rounds: int, file: Path | None) -> str:
+    """Return the table of what was measured; with a ``file`` it is kept there, beside what was left out now."""
     kept = PART.kept()["rows"] if file and PART.results and PART.results.exists() else []
-    fresh = [row for cluster in only for load in LOADS for row in rows_of(cluster, load, rounds)]
-    rows = [row for row in kept if row["cluster"] not in only] + fresh
-    rows.sort(key=lambda row: CLUSTERS.index(row["cluster"]))
+    fresh = [row for cluster in only for load in loads for row in rows_of(cluster, load, rounds)]
+    rows = [row for row in kept if row["cluster"] not in only or row["load"] not in loads] + fresh
+    rows.sort(key=lambda row: (CLUSTERS.index(row["cluster"]), [*LOADS].index(row["load"])))
     return PART.keep(file, {"rounds": rounds, "rows": rows}, shown(rows))
 
 
 def main() -> None:
     parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--only", nargs="+", choices=CLUSTERS, default=list(CLUSTERS), metavar="CLUSTER")
+    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS), metavar="GRADIENT")
     options = parser.parse_args()
-    carry_out(lambda: measured(options.only, options.rounds, options.json))
+    carry_out(lambda: measured(options.only, options.loads, options.rounds, options.json))
 
 
 if __name__ == "__main__":

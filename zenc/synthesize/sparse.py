@@ -25,8 +25,8 @@ CHUNKS = 1, 4, 8, 16
 """Numbers of chunks that are tried: small messages have latency, and each takes processor time."""
 MOST_MOVES = 2_000_000
 """Most moves of a form that is tried, times the kinds of ranks, if there is another one."""
-_GAIN = 1.01
-"""The least gain for which there are more chunks."""
+GAIN = 1.05
+"""The least gain for which a form of more messages is taken: predictions are no better, and messages take time."""
 
 
 def plan_of(topology: Topology, down: Packing, up: Packing | None, form: Form) -> Plan:
@@ -66,7 +66,7 @@ def quickest(
             seconds = predict_on(plan, profile, network, known).seconds
         except ZencError:
             continue
-        if best is None or seconds * _GAIN < best[2]:
+        if best is None or seconds * GAIN < best[2]:
             best = form, plan, seconds
     assert best is not None, "trees have ways"
     return best
