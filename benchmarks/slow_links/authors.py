@@ -5,6 +5,7 @@ All gradients of a model are one vector. A rule gives that of a rank, and return
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -15,11 +16,14 @@ from torch.nn import functional
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 Rule: TypeAlias = Callable[[Tensor], Tensor]
-DENSITY, BLOCK, STEPS = 0.01, 2048, 100
-"""Parameters of zenc's schemes by default: values that EF21 selects, values of a scale, steps of DiLoCo."""
+DENSITY, MERGED, BLOCK, STEPS = 0.01, 0.001, 2048, 100
+"""Parameters of zenc's schemes by default: shares that EF21 and gTop-k select, values of a scale, steps of DiLoCo."""
+CHUNK, COEFFICIENTS, DECAY = 64, 2, 0.999
+"""Parameters of ``demo`` by default: values of a chunk, its coefficients that are sent, and decay."""
 
 
 def mean(vector: Tensor) -> Tensor:
+    vector = vector.clone()
     dist.all_reduce(vector)
     return vector / dist.get_world_size()
 
@@ -67,12 +71,52 @@ class Shifted:
 
     def __call__(self, gradient: Tensor) -> Tensor:
         new = gradient - self.sent
-        if self.sent.dim():
-            rest = new.abs().topk(len(new) - round(DENSITY * len(new)), largest=False).indices
-            new[rest] = 0
+        new = greatest(new, DENSITY) if self.sent.dim() else new
         self.sent = self.sent + new
         self.sums = self.sums + mean(new)
         return self.sums
+
+
+def greatest(vector: Tensor, share: float) -> Tensor:
+    """Return ``vector`` with 0 in place of all but a ``share`` of its values, the greatest."""
+    chosen = vector.abs().topk(round(share * len(vector))).indices
+    return torch.zeros_like(vector).scatter(0, chosen, vector[chosen])
+
+
+class Merged:
+    """gTop-k (ICDCS 2019): each sum of two ranks is cut to the greatest; a rank keeps what is in no result."""
+
+    def __init__(self) -> None:
+        self.kept = torch.zeros(())
+
+    def __call__(self, gradient: Tensor) -> Tensor:
+        whole = gradient + self.kept
+        sent = greatest(whole, MERGED)
+        sums = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
+        dist.all_gather(sums, sent)
+        while len(sums) > 1:
+            sums = [greatest(a + b, MERGED) for a, b in zip(sums[::2], sums[1::2], strict=True)]
+        self.kept = torch.where((sent != 0) & (sums[0] != 0), 0, whole)
+        return sums[0] / dist.get_world_size()
+
+
+class Decoupled:
+    """DeMo (arXiv 2411.19870): the greatest cosine coefficients of chunks of a momentum, which loses what was sent."""
+
+    def __init__(self) -> None:
+        self.momentum = torch.zeros(())
+        at, wave = torch.arange(CHUNK) + 0.5, torch.arange(CHUNK)
+        self.cosines = (torch.outer(wave, at) * math.pi / CHUNK).cos() * (2 / CHUNK) ** 0.5
+        self.cosines[0] /= 2**0.5
+
+    def __call__(self, gradient: Tensor) -> Tensor:
+        self.momentum = DECAY * self.momentum + gradient
+        chunks = functional.pad(self.momentum, (0, -len(gradient) % CHUNK)).view(-1, CHUNK) @ self.cosines.T
+        chosen = chunks.abs().topk(COEFFICIENTS, 1).indices
+        sent = torch.zeros_like(chunks).scatter(1, chosen, chunks.gather(1, chosen)) @ self.cosines
+        sent = sent.flatten()[: len(gradient)]
+        self.momentum = self.momentum - sent
+        return mean(sent)
 
 
 def stepped_by(rule: Rule, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -105,7 +149,13 @@ def averaged(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.register_step_post_hook(after)
 
 
-RULES: dict[str, Callable[[], Rule]] = {"one_bit": OneBit, "signum": Majority, "ef21": Shifted}
+RULES: dict[str, Callable[[], Rule]] = {
+    "one_bit": OneBit,
+    "signum": Majority,
+    "ef21": Shifted,
+    "gtop_k": Merged,
+    "demo": Decoupled,
+}
 """Names -> rules of gradients; DiLoCo has none."""
 
 

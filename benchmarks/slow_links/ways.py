@@ -56,6 +56,8 @@ WAYS = (
     Way("one_bit", "scheme", "one_bit", 20, "so it is, by SGD without momentum", sgd=1.0, beside="one_bit-plain"),
     Way("signum", "scheme", "signum", 20, sgd=0.001, beside="signum-plain", raced=False),
     Way("ef21", "scheme", "ef21", 20, sgd=0.1, beside="ef21-plain", raced=False),
+    Way("demo", "scheme", "demo", 20, sgd=0.1, beside="demo-plain"),
+    Way("gtop_k", "scheme", "gtop_k", 20, sgd=0.1, beside="gtop_k-plain"),
     Way("loco", "scheme", "loco", 20, beside=DENSE, raced=False),
     Way("fp8", "scheme", "fp8", 20, beside=DENSE, raced=False),
     Way("diloco", "averaging", "diloco", 100, "ranks may train alone for long", beside="diloco-plain"),
@@ -67,6 +69,8 @@ WAYS = (
     Way("one_bit-plain", "author", "one_bit", 20, sgd=1.0, raced=False),
     Way("signum-plain", "author", "signum", 20, sgd=0.001, raced=False),
     Way("ef21-plain", "author", "ef21", 20, sgd=0.1, raced=False),
+    Way("demo-plain", "author", "demo", 20, sgd=0.1, raced=False),
+    Way("gtop_k-plain", "author", "gtop_k", 20, sgd=0.1, raced=False),
     Way("diloco-plain", "author", "diloco", 100, raced=False),
 )
 BY_NAME = {way.name: way for way in WAYS}

@@ -61,6 +61,8 @@ MESSAGE_WEIGHT = 16
 """Cost of a message sent, where a unit owned costs 1."""
 CHOSEN_TOGETHER = 256
 """Units whose owners are chosen by the same loads, at most: a thread of a block each."""
+FEW_TOGETHER = 32
+"""Units that are chosen together, at most, when few are left: a lane of a warp each."""
 
 # Kernels of GPUs
 THREADS = 256

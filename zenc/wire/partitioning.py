@@ -23,6 +23,7 @@ from zenc.wire.constants import (
     CHOSEN_TOGETHER,
     DRAW_FIRST,
     DRAW_SECOND,
+    FEW_TOGETHER,
     GOLDEN,
     MESSAGE_WEIGHT,
     PERMUTATION_ROUNDS,
@@ -81,7 +82,7 @@ def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
     sent, received = np.array([len(mine) for mine in held], np.int64) + owned * (ranks - 2), -owned
     several, first = np.flatnonzero(counts > 1), 0
     while first < len(several):
-        together = min(CHOSEN_TOGETHER, -(-(len(several) - first) // (4 * ranks)))
+        together = _chosen_together(len(several) - first, ranks)
         numbers, at = np.arange(first, first + together)[:, None], several[first : first + together]
         first, more = first + together, counts[at] - 2
         costs = (
@@ -95,6 +96,11 @@ def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
         np.add.at(received, chosen, more)
         owned += np.bincount(chosen, minlength=ranks)
     return units, owners
+
+
+def _chosen_together(left: int, ranks: int) -> int:
+    many, few = -(-left // (16 * ranks)), -(-left // (4 * ranks))
+    return min(CHOSEN_TOGETHER, many) if many > FEW_TOGETHER else min(FEW_TOGETHER, few)
 
 
 def _held(holder: Ints, starts: Ints, counts: Ints, ranks: int) -> Mask:

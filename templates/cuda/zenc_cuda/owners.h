@@ -221,7 +221,7 @@ ZENC_DEVICE u32 cheapest(const Together& of, u64 unit, u32 begun, i64 more, cons
 // `meet`. For each owner the first thread that has chosen it adds what all of them give it.
 template <class Meet>
 ZENC_DEVICE void choose_together(const Together& of, u32 begun, Chosen* chosen, u16* owners, Meet meet) {
-    static_assert(CHOSEN_TOGETHER == THREADS, "a thread each");
+    static_assert(CHOSEN_TOGETHER == THREADS && FEW_TOGETHER == WARP, "a thread each");
     Chosen* mine = nullptr;
     if (threadIdx.x < of.count) {
         const u64 unit = of.first + threadIdx.x;
@@ -268,7 +268,7 @@ ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* a
         }
         return first;
     };
-    const u64 first = choose(0, WARP, [] { __syncthreads(); });
+    const u64 first = choose(0, FEW_TOGETHER, [] { __syncthreads(); });
     if (threadIdx.x < WARP) choose(first, 0, [] { __syncwarp(); });
     __syncthreads();
     for (u64 k = threadIdx.x; k < ranks; k += THREADS)
