@@ -122,9 +122,10 @@ def _later_shares(plan: Plan, phase: Phase, size: int, contributors: int) -> Ite
         inside, share = prod(members[: each.tier.depth]), _share(each.select)
         if share is not None and each != phases[0]:
             yield size if each.kind is PhaseKind.PULL else inside, share
-        merged = min(contributors, inside * members[each.tier.depth])
-        if (share := _share(each.merge)) is not None and merged > inside:
-            yield merged, share
+        if (share := _share(each.merge)) is not None:
+            merged = min(contributors, inside * members[each.tier.depth])
+            if merged > inside:
+                yield merged, share
 
 
 def guesses(plan: Plan) -> list[str]:

@@ -44,8 +44,8 @@ struct Load {
 // and fewer in the end, so that the last ones level what the others left uneven.
 ZENC_HD inline u64 chosen_together(u64 left, u64 ranks) {
     if (left > 16 * ranks * (CHOSEN_TOGETHER - 1)) return CHOSEN_TOGETHER;
-    const auto rounds = [&](u64 n) { return (static_cast<u32>(left + n) - 1) / static_cast<u32>(n); };
-    const u64 many = rounds(16 * ranks), few = rounds(4 * ranks);
+    const u32 few = static_cast<u32>(left + 4 * ranks - 1) / static_cast<u32>(4 * ranks),
+              many = (few + 3) / 4;
     return many > FEW_TOGETHER ? many : few < FEW_TOGETHER ? few : FEW_TOGETHER;
 }
 
