@@ -84,7 +84,7 @@ def greatest(vector: Tensor, share: float) -> Tensor:
 
 
 class Merged:
-    """gTop-k (ICDCS 2019): each sum of two ranks is cut to the greatest; a rank keeps what is in no result."""
+    """gTop-k (ICDCS 2019): the greatest of each sum of two ranks; a rank keeps its values that are in no result."""
 
     def __init__(self) -> None:
         self.kept = torch.zeros(())
