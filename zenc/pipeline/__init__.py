@@ -33,7 +33,7 @@ from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
 from zenc.scheme.compression import Fixed, Rounded, Rounding
-from zenc.scheme.model import Choice, Contiguous, Scheme
+from zenc.scheme.model import MOST_CUT, Choice, Contiguous, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import verify_all
@@ -139,9 +139,10 @@ def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
     The id is ``no-compression`` where sums of the ranks have too many bits; ``owners-in-a-tier`` for GPUs, also where
     the units of an owner are cut.
     """
-    if plan.announces and plan.tiers[-1].cut > 1 and target == CUDA:
-        message = f"{plan.scheme} cuts what each rank owns in {plan.tiers[-1].cut}, which CPUs alone do"
-        help = "write partition: parallelism; or sum the tensor on the CPU"
+    cut = plan.tiers[-1].cut if plan.announces else 1
+    if cut > 1 and (target == CUDA or (size or 1) * cut > MOST_CUT):
+        message = f"{plan.scheme} cuts what each rank owns in {cut}, which CPUs alone do, in {MOST_CUT:,} parts at most"
+        help = "write partition: parallelism, or fewer parts; or sum the tensor on the CPU"
         raise BuildError(Diagnostic("owners-in-a-tier", message, plan.tiers[-1].span, help=help))
     if plan.across is not None and target == CUDA:
         message = f"the outermost tier of {plan.scheme} is balanced by holders, which GPUs do among all ranks only"
