@@ -58,9 +58,12 @@ class Majority:
         self.draws = torch.Generator().manual_seed(1)
 
     def __call__(self, gradient: Tensor) -> Tensor:
-        votes = mean(torch.where(gradient < 0, -1.0, 1.0))
-        draws = torch.randint(0, 2, votes.shape, generator=self.draws) * 2.0 - 1.0
-        return torch.where(votes == 0, draws, votes.sign())
+        votes = mean(self.drawn(gradient.sign()))
+        return self.drawn(votes.sign())
+
+    def drawn(self, signs: Tensor) -> Tensor:
+        draws = torch.randint(0, 2, signs.shape, generator=self.draws) * 2.0 - 1.0
+        return torch.where(signs == 0, draws, signs)
 
 
 class Shifted:

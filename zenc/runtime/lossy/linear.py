@@ -250,7 +250,7 @@ def matrix_for(of_cosines: bool, chunk: int, back: bool, device: torch.device) -
 def _cosines(chunk: int) -> torch.Tensor:
     """Return sqrt(2 / chunk) cos(pi (2 i + 1) k / (2 chunk)) at [i, k], of which column 0 is 1 / sqrt(chunk)."""
     table = torch.tensor([_cosine(each, chunk) for each in range(4 * chunk)], dtype=torch.float64, device="cpu")
-    counted = torch.arange(chunk, device="cpu")
+    counted = torch.arange(chunk, dtype=torch.int64, device="cpu")
     made = table[(2 * counted + 1)[:, None] * counted % (4 * chunk)] * math.sqrt(2 / chunk)
     made[:, 0] = math.sqrt(1 / chunk)
     return made
