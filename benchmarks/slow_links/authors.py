@@ -28,7 +28,7 @@ def mean(vector: Tensor) -> Tensor:
     return vector / dist.get_world_size()
 
 
-def shortened(vector: Tensor) -> Tensor:
+def scaled_signs(vector: Tensor) -> Tensor:
     """Return the sign of each value times the mean magnitude of its block (EF-signSGD, ICML 2019)."""
     blocks = functional.pad(vector, (0, -len(vector) % BLOCK)).view(-1, BLOCK)
     scales = blocks.abs().mean(1, keepdim=True)
@@ -43,10 +43,10 @@ class OneBit:
 
     def __call__(self, gradient: Tensor) -> Tensor:
         whole = gradient + self.ranks
-        sent = shortened(whole)
+        sent = scaled_signs(whole)
         self.ranks = whole - sent
         total = mean(sent) + self.owners
-        handed = shortened(total)
+        handed = scaled_signs(total)
         self.owners = total - handed
         return handed
 
