@@ -175,7 +175,7 @@ const zenc::EntryPoint zenc_entry_points[] = {
     entry("orthonormalise", zenc::orthonormalise),
     entry("project", zenc::project),
     entry("add_product", zenc::add_product),
-    entry("transform", zenc::transform),
+    entry("transform", zenc::transform<>),
     ZENC_TYPED(f32, float),
     ZENC_TYPED(f16, zenc::f16),
     ZENC_TYPED(bf16, zenc::bf16),
