@@ -330,7 +330,8 @@ def load(
         params: values of the scheme's parameters, where it is compiled here.
         deadline: seconds that any single wait may take; default: ZENC_DEADLINE_S, or the timeout of ``group``.
         capacity: on GPUs, make room for a number of units instead of counting them first: the greatest density of any
-            rank's gradient, or a pair of that and of the sum's, each in any part. The host then waits once a call, and
+            rank's gradient, or a pair of that and of the sum's, each in any part; or "learned": what earlier calls of
+            the same shape had, and a quarter more. The host then waits once a call, and
             calls can be captured in CUDA graphs; messages have room for all possible units. Where the room is too small
             a call is made again without it, on all ranks. Calls on the CPU do without, and rank 0 says so once.
         link: as ``compile`` takes it, where it is compiled here.

@@ -16,7 +16,7 @@ from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.runtime.call.planned_calls import Operation
-from zenc.runtime.gpu.capacity import FixedCapacity, capacity_of
+from zenc.runtime.gpu.capacity import LEARNED_AGAIN, CapacityLearner, FixedCapacity, LearnedCapacity, capacity_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 
 UNITS, WIDTH = 300, 3
@@ -46,6 +46,40 @@ def test_sums_are_those_of_the_cpu(name, size, make):
         found = run_all([rank.collective for rank in ranks], [tensor.clone() for tensor in inputs], "mean")
         assert same_bits([*cpu_sums(artifact, inputs, "mean"), *found])
         assert [rank.collective.stats["made_again"] for rank in ranks] == [kind == "everything"] * size
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize(("name", "size"), [("balanced", 3), ("zen", 4), ("sparcml", 4), ("balanced", 1)])
+def test_calls_learn_how_much_room_they_need(name, size, make):
+    """The first call is exact, so is one that does not fit, and later ones wait for the device once."""
+    artifact = zenc.compile(name, ranks=size)
+    ranks, waits = emulated_ranks(artifact, size, capacity=LearnedCapacity()), [0] * 6
+    for turn, kind in enumerate(["random"] * 3 + ["everything"] * 3):
+        inputs = gradients(make, size, 0, kind)
+        waits[turn] -= ranks[0].gpu.calls("wait")
+        found = run_all([rank.collective for rank in ranks], [tensor.clone() for tensor in inputs], "mean")
+        assert same_bits([*cpu_sums(artifact, inputs, "mean"), *found])
+        assert [rank.collective.stats["made_again"] for rank in ranks] == [turn == 3] * size
+        waits[turn] += ranks[0].gpu.calls("wait")
+    assert waits[2] == waits[5] == 1 <= waits[0]
+
+
+def test_room_is_what_was_counted_and_a_quarter_more():
+    """Ranks compare it in the first call, in calls that were made again, and sometimes to have less room."""
+    asked: list[list[float]] = []
+
+    def greatest(shares):
+        asked.append(list(shares))
+        return [max(share, 0.1) for share in shares]
+
+    learner = CapacityLearner(greatest)
+    for call in range(1, LEARNED_AGAIN + 1):
+        again = call == 5
+        learner.learn([3, 0, 1], [90, 4, 0], [100, 0, 50] if call < LEARNED_AGAIN else [1000] * 3, again)
+        assert len(asked) == 1 + (call >= 5) + (call == LEARNED_AGAIN)
+        assert learner.room is not None and learner.room.own == pytest.approx(0.125)
+        assert learner.room.total == (pytest.approx(0.125) if call == LEARNED_AGAIN else 1)
+    assert asked[-1] == [0.003, 0.09]
 
 
 class Graphs:
@@ -181,10 +215,14 @@ def test_capacities():
     assert capacity_of((0.1, 0.2), plan, 4) == FixedCapacity(0.1, 0.2)
 
 
-BAD = [("balanced", given, "bad-capacity") for given in (0.0, -1.0, 1.5, (0.2, 0.1), (0.1, 2.0), float("nan"))]
+BAD = [
+    ("balanced", given, "bad-capacity") for given in (0.0, -1.0, 1.5, (0.2, 0.1), (0.1, 2.0), float("nan"), "0.1", ())
+]
 
 
-@pytest.mark.parametrize(("scheme", "given", "id"), [*BAD, ("holders", 0.1, "no-capacity-mode")])
+@pytest.mark.parametrize(
+    ("scheme", "given", "id"), [*BAD, ("holders", 0.1, "no-capacity-mode"), ("topk_a2a", "learned", "no-capacity-mode")]
+)
 def test_shares_that_are_none_and_holders_are_refused(scheme, given, id):
     with pytest.raises(zenc.ZencError, match=rf"error\[{id}\]"):
         capacity_of(given, zenc.compile(scheme, ranks=4).plan, 4)

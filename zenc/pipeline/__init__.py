@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from zenc.analysis.placement import Placement
     from zenc.runtime.backend_api import Backend
     from zenc.runtime.cpu.ownership import HolderKernels
-    from zenc.runtime.gpu.capacity import FixedCapacity
+    from zenc.runtime.gpu.capacity import Capacity
     from zenc.runtime.group.communicator import Communicator
     from zenc.topology.model import Topology
 
@@ -86,7 +86,7 @@ def backend(
     device: torch.device,
     ranks: Communicator,
     deadline: float,
-    capacity: FixedCapacity | None = None,
+    capacity: Capacity | None = None,
     shared_memory: bool = True,
 ) -> Backend:
     """Return the backend of this one of ``ranks`` on ``device``; all make theirs together, within ``deadline`` seconds.

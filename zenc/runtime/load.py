@@ -20,7 +20,7 @@ from zenc.common.log import notice
 from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.call.collective import Collective, Origin
-from zenc.runtime.gpu.capacity import FixedCapacity, Shares, capacity_of
+from zenc.runtime.gpu.capacity import Capacity, Shares, capacity_of
 from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.process_groups import communicator_for
@@ -29,7 +29,7 @@ from zenc.scheme.compression import Residual, Rounding
 log = logging.getLogger("zenc")
 UNKNOWN_TIMEOUT = 1800.0
 """Seconds for a group whose backends don't say their timeout: torch's default for all but NCCL."""
-Make = Callable[[Artifact, torch.device, Communicator, float, FixedCapacity | None, bool], Backend]
+Make = Callable[[Artifact, torch.device, Communicator, float, Capacity | None, bool], Backend]
 """A function that makes backends: ``zenc.pipeline.backend``, or a stand-in."""
 
 
@@ -149,7 +149,7 @@ class Backends:
         make: Make,
         communicator: Communicator,
         deadline: float,
-        capacity: FixedCapacity | None = None,
+        capacity: Capacity | None = None,
         shared_memory: bool = True,
     ) -> None:
         self.artifact, self.communicator, self._make = artifact, communicator, make
@@ -260,7 +260,7 @@ class _Loading:
             backends.on(device)  # has an agreement of its own
         return collective_of(artifact, self.communicator, backends.on), goes_on
 
-    def _told(self, whole: Artifact, capacity: FixedCapacity | None, device: torch.device) -> Options:
+    def _told(self, whole: Artifact, capacity: Capacity | None, device: torch.device) -> Options:
         choices = whole.choosing.candidates.items() if whole.choosing else (("", whole),)
         params = [f"{name} {key} = {value}".strip() for name, one in choices for key, value in one.plan.parameters]
         return {

@@ -20,13 +20,14 @@ from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
 from zenc.runtime.call.layout import Layout, in_units
 from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
-from zenc.runtime.gpu.capacity import FixedCapacity
+from zenc.runtime.gpu.capacity import Capacity, FixedCapacity, LearnedCapacity
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at, has_tables
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.host_collectives import greatest
 from zenc.runtime.lossy.gpu_kernels import GpuCompression
 from zenc.runtime.lossy.losses import CallLosses
 from zenc.scheme.compression import Rounded
@@ -104,7 +105,7 @@ class GpuBackend:
         gpu: GpuDevice,
         group: Communicator,
         deadline: float,
-        capacity: FixedCapacity | None = None,
+        capacity: Capacity | None = None,
     ) -> None:
         artifact = replace(artifact, plan=artifact.plan.gathering)
         plan, parts = artifact.plan, artifact.plan.parts(group.size)
@@ -139,7 +140,8 @@ class GpuBackend:
                 nothing,
                 deadline,
                 format_costs(plan.link, gpu=True),
-                capacity,
+                capacity if isinstance(capacity, FixedCapacity) else None,
+                partial(greatest, group) if isinstance(capacity, LearnedCapacity) else None,
             ),
             selections,
             compression,
@@ -188,7 +190,7 @@ class GpuBackend:
             return GpuPrepared(self, self._part(part), layout, cut, Workspace(), in_units(layout))
         if self._loaded.announces and layout.width == 1 and layout.units > MOST_OWNED_ELEMENTS:
             raise _too_many_elements(self._loaded.scheme, layout.units)
-        return GpuPrepared(self, self._loaded, layout, cut, Workspace())
+        return GpuPrepared(self, self._loaded, layout, cut, Workspace(self._loaded.greatest))
 
 
 def _too_many_elements(scheme: str, units: int) -> TensorError:

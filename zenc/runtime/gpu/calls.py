@@ -24,7 +24,7 @@ from zenc.runtime.call.ranges import is_watched, within
 from zenc.runtime.call.stats import VALUES, PhaseStats
 from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CHOOSE, CallArgs, PhaseCount, failure_of
-from zenc.runtime.gpu.capacity import FixedCapacity
+from zenc.runtime.gpu.capacity import CapacityLearner, FixedCapacity, Greatest
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition
@@ -66,7 +66,9 @@ class GpuContext:
     deadline: float
     costs: FormatCosts = BY_BYTES
     capacity: FixedCapacity | None = None
-    """None: exact mode."""
+    """None: exact mode, or learned."""
+    greatest: Greatest | None = None
+    """The function by which ranks learn capacities; None: they do not."""
     selections: tuple[tuple[Selection, ...], ...] = ()
     """The selections of sums: of each phase those of its merges, and those before the next phase."""
     compression: GpuCompression | None = None
@@ -97,8 +99,6 @@ class ArgumentBlock:
         call.kernels, call.communicator = loaded.kernels.handle, loaded.communicator
         call.deadline = int(loaded.deadline * 1e6)
         call.costs[:] = loaded.costs
-        if loaded.capacity is not None:
-            call.own_share, call.sum_share = loaded.capacity.own, loaded.capacity.total
         call.counts_in, call.counts_out = ctypes.addressof(self.counts_in), ctypes.addressof(self.counts_out)
 
 
@@ -107,9 +107,10 @@ def _none_left(_: object, size: int) -> int:
 
 
 class Workspace:
-    """The memory that calls of one layout use, one after another: of the device, and of the host."""
+    """The memory that calls of one layout use, one after another, of the device and of the host, and their capacity."""
 
-    def __init__(self) -> None:
+    def __init__(self, greatest: Greatest | None = None) -> None:
+        self.learner = None if greatest is None else CapacityLearner(greatest)
         self.wanted = 0
         """Bytes that the last call needed, without its result."""
         self._kept: Arena | None = None
@@ -179,6 +180,8 @@ class GpuCall:
         contribution = contribution_of(tensor, self.layout)  # maybe a copy, which has to live as long as the call
         counts_in, counts_out = self._play(contribution, target, divisor, arena.allocate)
         workspace.ended(call)
+        if workspace.learner is not None:
+            workspace.learner.learn(counts_in, counts_out, self.cut.part_slots, bool(call.made_again))
         result = self.sparse(arena, call.count_out) if target is None else tensor
         if target is not None and target is not tensor:
             tensor.detach().copy_(target)
@@ -236,6 +239,8 @@ class GpuCall:
         """Fill in the summed tensor, the divisor and the places of results, as far as they differ between calls."""
         call, loaded, ids = self.call, self.loaded, contribution.unit_ids
         call.number, call.signature = self.envelope.call, self.envelope.signature
+        room = loaded.capacity if self.workspace.learner is None else self.workspace.learner.room
+        call.own_share, call.sum_share = (0.0, 0.0) if room is None else (room.own, room.total)
         if ids is not None:  # an empty tensor has no address, and no address means a dense tensor
             call.ids, call.n = ids.data_ptr() or loaded.nothing.data_ptr(), ids.numel()
         call.values, call.divisor = contribution.values.data_ptr(), divisor

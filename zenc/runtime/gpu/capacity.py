@@ -1,17 +1,26 @@
-"""Capacity mode: the room for the units of a call on a GPU, which is fixed before anything of it is known."""
+"""Capacity mode: the room for the units of a call on a GPU, which is fixed before anything of it is known.
+
+Users say how much room there is, or ranks learn it from the counts of earlier calls: docs/adr/0119-learned-capacity.md.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from zenc.errors import Diagnostic, ZencError
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.scheme.compression import Fixed
 from zenc.scheme.model import Encoded, Format
 
-Shares: TypeAlias = float | tuple[float, float]
-"""Shares as users give them: ``FixedCapacity.own``, or both."""
+Shares: TypeAlias = float | tuple[float, float] | Literal["learned"]
+"""Capacities as users give them: ``FixedCapacity.own``, or both, or a word."""
+Greatest: TypeAlias = Callable[[Sequence[float]], list[float]]
+"""A function that returns the greatest of each number [n] that the ranks give; all call it together."""
+LOSES = "how much it selects is known, and not to be learned: give a share"
+MARGIN, LEARNED_AGAIN = 1.25, 128
+"""The room that is learned, over what was counted, and the calls of a layout after which it is learned again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +34,62 @@ class FixedCapacity:
         return f"capacity {self.own:g}, {self.total:g}"
 
 
-def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | None:
+@dataclass(frozen=True, slots=True)
+class LearnedCapacity:
+    """Capacities that the calls of each layout learn, one for another."""
+
+    def __str__(self) -> str:
+        return "learned capacity"
+
+
+Capacity: TypeAlias = FixedCapacity | LearnedCapacity
+
+
+class CapacityLearner:
+    """The capacity of the next call of one layout, among ranks that agree by ``greatest``.
+
+    ``room`` is None before the first call, which is made exactly.
+    """
+
+    def __init__(self, greatest: Greatest) -> None:
+        self.room: FixedCapacity | None = None
+        self._greatest, self._calls = greatest, 0
+
+    def learn(self, own: Sequence[int], total: Sequence[int], slots: Sequence[int], made_again: bool) -> None:
+        """Take note of a call: the occupied units of its parts, of a rank's ``own`` gradient and in ``total``.
+
+        All [parts], as ``slots``, which are all units. The ranks come together in the first call, in calls that were
+        ``made_again``, and in some others, in which room may become less.
+        """
+        self._calls += 1
+        if self.room is None or made_again or self._calls % LEARNED_AGAIN == 0:
+            shares = [max(n / max(1, of) for n, of in zip(counts, slots, strict=True)) for counts in (own, total)]
+            room = [min(1.0, MARGIN * share + 1e-9) for share in self._greatest(shares)]
+            self.room = FixedCapacity(*room)
+
+
+def capacity_of(given: Shares | None, plan: Plan, size: int) -> Capacity | None:
     """Return the capacities by ``given`` for ``plan``; raises ZencError ``bad-capacity``, ``no-capacity-mode``.
 
     Without a share for sums, theirs is that of all ``size`` ranks together.
     """
     if given is None:
         return None
-    if why := _no_room_because(plan):
+    learned = given == "learned"
+    if why := _no_room_because(plan) or (LOSES if learned and plan.is_lossy else ""):
         message = f"{plan.scheme} has no capacity mode: {why}"
         raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
-    own, total = given if isinstance(given, tuple) else (given, min(1.0, given * size))
+    if learned:
+        return LearnedCapacity()
+    shares = given if isinstance(given, tuple) else (given, given)
+    own, total = shares if len(shares) == 2 and all(isinstance(each, int | float) for each in shares) else (0.0, 0.0)
+    total = total if isinstance(given, tuple) else min(1.0, own * size)
     if not 0 < own <= total <= 1:
         message = f"capacity={given!r} is no share of the units"
-        help = "give the greatest density of a rank's gradient, above 0 and up to 1, or a pair: with that of the sum"
+        help = (
+            "give the greatest density of a rank's gradient, above 0 and up to 1, or a pair: with that of the sum; "
+            "or 'learned'"
+        )
         raise ZencError(Diagnostic("bad-capacity", message, help=help))
     return FixedCapacity(own, total)
 

@@ -43,6 +43,12 @@ def summed(among: Communicator, values: torch.Tensor) -> torch.Tensor:
     return total.to(torch.float32)
 
 
+def greatest(among: Communicator, numbers: Sequence[float]) -> list[float]:
+    """Return the greatest of each of the ``numbers`` [n] that the ranks give."""
+    own = torch.tensor(numbers, dtype=torch.float64, device="cpu")
+    return torch.stack(allgather(among, own, "learn how much room calls need")).amax(0).tolist()
+
+
 def gather(among: Communicator, data: bytes) -> list[bytes]:
     """Return the bytes that every rank gives, of any length, in rank order."""
     purpose = "tell each other what they have seen"
