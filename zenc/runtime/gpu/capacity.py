@@ -5,7 +5,7 @@ Users say how much room there is, or ranks learn it from the counts of earlier c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -55,7 +55,7 @@ class CapacityLearner:
         self.room: FixedCapacity | None = None
         self._greatest, self._calls = greatest, 0
 
-    def learn(self, own: Sequence[int], total: Sequence[int], slots: Sequence[int], made_again: bool) -> None:
+    def learn(self, own: Iterable[int], total: Iterable[int], slots: Iterable[int], made_again: bool) -> None:
         """Take note of a call: the occupied units of its parts, of a rank's ``own`` gradient and in ``total``.
 
         All [parts], as ``slots``, which are all units. The ranks come together in the first call, in calls that were
@@ -81,9 +81,12 @@ def capacity_of(given: Shares | None, plan: Plan, size: int) -> Capacity | None:
         raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
     if learned:
         return LearnedCapacity()
-    shares = given if isinstance(given, tuple) else (given, given)
-    own, total = shares if len(shares) == 2 and all(isinstance(each, int | float) for each in shares) else (0.0, 0.0)
-    total = total if isinstance(given, tuple) else min(1.0, own * size)
+    own = total = 0.0
+    match given:
+        case (int() | float() as own, int() | float() as total):
+            pass
+        case int() | float() as own:
+            total = min(1.0, own * size)
     if not 0 < own <= total <= 1:
         message = f"capacity={given!r} is no share of the units"
         help = (
