@@ -15,7 +15,9 @@ def sentences(plan: Plan) -> list[str]:
     if not plan.is_lossy:
         return []
     told = [sentence for phase in plan.phases for sentence in _of_phase(phase, plan)]
-    return [*told, _kept(plan), *_begun(plan), *_cut(plan)]
+    told += [_kept(plan), *_begun(plan)]
+    cut = "parts are equal in the first call of a name, and cut by the encoded sums of the last one in others"
+    return [*told, cut] if isinstance(plan.mapping, Encoded) else told
 
 
 def described(plan: Plan) -> str:
@@ -60,11 +62,6 @@ def _in_the_mean(plan: Plan) -> str:
     if any(phase.selects for phase in plan.phases) or not unbiased or not any(isinstance(c, UNBIASED) for c in codes):
         return ""
     return f", since it is right in the mean{', but for rounding' if rounded else ''}"
-
-
-def _cut(plan: Plan) -> Iterator[str]:
-    if isinstance(plan.mapping, Encoded):
-        yield "parts are equal in the first call of a name, and cut by the encoded sums of the last one in others"
 
 
 def _begun(plan: Plan) -> Iterator[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from zenc.analysis.contribution import contributed_sets, selected_later
 from zenc.analysis.expected_bytes import OWNER_BYTES, blocks_of, coded_bytes
 from zenc.gradients.index_sets import Gradients, occupancy
-from zenc.plan.expressions import Ints, Mask
+from zenc.plan.expressions import Ints
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.tier_layout import first_part, levels_of
 from zenc.plan.unroll import Rounds
@@ -193,7 +193,8 @@ class _Across:
         """Return the segments of a phase, and ``table`` with their part numbers; ``inside``: those of inner tiers."""
         if table.phase.tier != self.outermost:
             whole = table.part % self.members == 0
-            return inside, _taken(replace(table, part=table.part // self.members), whole)
+            columns = {name: getattr(table, name)[whole] for name in ("src", "dst", "origin", "ranks")}
+            return inside, replace(table, part=table.part[whole] // self.members, **columns)
         if table.phase.kind in VALUE_KINDS:
             return self.rows, table
         part = self.first[table.src] + table.part
@@ -224,11 +225,6 @@ def _filled_inside(of: Gradients, by: UnitPartition, inner: int, block: int) -> 
         there = slots < by.sizes[part][:, None]
         held[first] = np.union1d(held[first], units[(starts[part][:, None] + slots)[there]])
     return replace(of, held=tuple(held))
-
-
-def _taken(table: ExchangeTable, rows: Mask) -> ExchangeTable:
-    columns = {name: getattr(table, name)[rows] for name in ("src", "dst", "part", "origin", "ranks")}
-    return replace(table, **columns)
 
 
 class _Segments:
