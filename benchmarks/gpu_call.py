@@ -1,6 +1,6 @@
 """Benchmark of whole calls of one rank on one GPU, kernel by kernel, beside reads of the tensor in the same run.
 
-    python -m benchmarks.gpu_call [--json] [--scheme balanced] [--ranks 8] [--link B] [--dtype T] [--repeat N]
+    python -m benchmarks.gpu_call [--scheme balanced] [--ranks 8] [--link B] [--dtype T] [--repeat N]
         [--units DENSE ROWS WIDE]
 
 Ranks that share the GPU make a call once, and what rank 0 receives is kept; then rank 0 makes the same call again and
@@ -12,7 +12,7 @@ again, alone, and its messages are copied from there. So the times are those of 
 
 Floors of the same run: a read of the values (half a copy), and ``x[x != 0]``, which every sparse format of PyTorch
 pays; ``reads`` is a time over that of one read. Medians; the kernels are timed by PyTorch's profiler in one more call.
-Without a GPU it prints "not measured".
+It prints one JSON object, and "not measured" without a GPU.
 """
 
 import contextlib
@@ -277,20 +277,8 @@ def results(bench: Bench, units: Sequence[int], repeat: int, dtype: torch.dtype 
     return [bench.measured(name, [each.to(dtype) for each in made()], repeat) for name, made in workloads.items()]
 
 
-def text(machine: str, found: Sequence[Measured]) -> str:
-    lines = [machine]
-    for each in found:
-        lines.append(f"\n{each.workload}: {each.call:.3f} ms = {each.reads:.1f} reads of {each.read:.4f} ms")
-        lines.append(f"  {'x[x != 0]':44}{'':>4}{each.filtered:10.4f} ms{each.filtered / each.read:8.2f} reads")
-        for kernel in each.kernels:
-            name, reads = kernel.name[:44], kernel.milliseconds / each.read
-            lines.append(f"  {name:44}{kernel.launches:4}{kernel.milliseconds:10.4f} ms{reads:8.2f} reads")
-    return "\n".join(lines)
-
-
 def main() -> int:
     parser = new_parser(__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--scheme", default="balanced", help="the scheme whose calls are timed")
     parser.add_argument("--ranks", type=int, default=8, help="ranks of the call")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"), help="of the values")
@@ -301,17 +289,13 @@ def main() -> int:
     try:
         machine = real_gpu()
     except BuildError:
-        print(json.dumps("not measured") if given.json else "not measured")
+        print(json.dumps("not measured"))
         return 0
     name = f"{driver().gpu(0).name}, CUDA {driver().cuda}, torch {torch.__version__}"
     bench = Bench(compile(given.scheme, ranks=given.ranks, link=given.link), given.ranks, machine, Clock())
     found = results(bench, given.units, given.repeat, getattr(torch, given.dtype))
-    if given.json:
-        measured = [each.to_json() for each in found]
-        asked = {"scheme": given.scheme, "ranks": given.ranks, "link": given.link, "dtype": given.dtype}
-        print(compact({"machine": name, **asked, "measured": measured}))
-    else:
-        print(text(name, found))
+    asked = {"scheme": given.scheme, "ranks": given.ranks, "link": given.link, "dtype": given.dtype}
+    print(compact({"machine": name, **asked, "measured": [each.to_json() for each in found]}))
     return 0
 
 

@@ -2,10 +2,9 @@
 
     python -m benchmarks.gpu_page --write
 
-``calls.json`` is of ``python -m benchmarks.gpu_call --json``, ``calls-link.json`` of the same with ``--link '3600
-Gbit/s'`` and ``calls-bfloat16.json`` with ``--dtype bfloat16``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes
---json FILE``, ``timeline-2.json`` of ``python -m benchmarks.gpu_timeline --json`` on two ranks; those that begin with
-``before-`` are of the revision before.
+``calls.json`` is of ``python -m benchmarks.gpu_call``, ``calls-link.json`` of the same with ``--link '3600 Gbit/s'``
+and ``calls-bfloat16.json`` with ``--dtype bfloat16``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes --json
+FILE``, ``timeline-2.json`` of ``python -m benchmarks.gpu_timeline --json`` on two ranks.
 """
 
 from typing import Any
@@ -24,44 +23,34 @@ def kernels_of(of: dict[str, Any]) -> float:
     return float(sum(kernel["milliseconds"] for kernel in of["kernels"] if not kernel["name"].startswith(WIRE)))
 
 
-def call_rows(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
-    """Return a row for each workload: the call and its kernels, before and after, and those of a dense one in reads."""
-    earlier = {each["workload"]: each for each in before["measured"]}
-    rows = []
-    for now in after["measured"]:
-        was = earlier[now["workload"]]
-        dense = now["workload"].startswith("dense")
-        reads = [f"{kernels_of(of) / of['read']:.1f}" if dense else "" for of in (was, now)]
-        times = [f"{figure:.3f}" for of in (was, now) for figure in (of["call"], kernels_of(of))]
-        rows.append([now["workload"], *times[:2], reads[0], *times[2:], reads[1]])
-    return rows
+def call_rows(measured: list[dict[str, Any]]) -> list[list[str]]:
+    """Return a row for each workload: the call and its kernels, and those of a dense one in reads."""
+    return [
+        [
+            of["workload"],
+            f"{of['call']:.3f}",
+            f"{kernels_of(of):.3f}",
+            f"{kernels_of(of) / of['read']:.1f}" if of["workload"].startswith("dense") else "",
+        ]
+        for of in measured
+    ]
 
 
-def scheme_rows(before: dict[str, Any], after: dict[str, Any], units: int) -> list[list[str]]:
+def scheme_rows(measured: list[dict[str, Any]], units: int) -> list[list[str]]:
     """Return a row for each scheme that sums tensors of ``units`` values right: kernels in reads of a rank's tensor."""
-    earlier = {each["scheme"]: each for each in before["measured"] if each["units"] == units and not each["wrong"]}
-    rows = []
-    for now in after["measured"]:
-        if now["units"] != units or now["wrong"] or now["scheme"] not in earlier:
-            continue
-        reads = [kernels_of(of) / of["read"] / of["ranks"] for of in (earlier[now["scheme"]], now)]
-        rows.append([f"`{now['scheme']}`", *(f"{figure:.1f}" for figure in reads)])
-    return rows
+    right = (of for of in measured if of["units"] == units and not of["wrong"])
+    return [[f"`{of['scheme']}`", f"{kernels_of(of) / of['read'] / of['ranks']:.1f}"] for of in right]
 
 
 def tables() -> str:
-    calls, schemes = ([_read(f"{when}{name}") for when in ("before-", "")] for name in ("calls.json", "schemes.json"))
-    heads = [
-        "workload",
-        *(f"{what}, {when}" for when in ("before", "now") for what in ("call, ms", "kernels, ms", "reads")),
-    ]
-    of_calls = table(heads, [LEFT, *[RIGHT] * 6], call_rows(*calls))
-    units = max(each["units"] for each in schemes[1]["measured"])
-    of_schemes = table(
-        ["scheme", "reads, before", "reads, now"], [LEFT, RIGHT, RIGHT], scheme_rows(schemes[0], schemes[1], units)
+    calls, schemes = _read("calls.json"), _read("schemes.json")["measured"]
+    of_calls = table(
+        ["workload", "call, ms", "kernels, ms", "reads"], [LEFT, *[RIGHT] * 3], call_rows(calls["measured"])
     )
+    units = max(each["units"] for each in schemes)
+    of_schemes = table(["scheme", "reads"], [LEFT, RIGHT], scheme_rows(schemes, units))
     shared = f"{units:,} float32 values, 2 ranks on one GPU:"
-    return "\n\n".join([f"{calls[1]['machine']}:", of_calls, by_seconds(calls[1]), shared, of_schemes, timeline()])
+    return "\n\n".join([f"{calls['machine']}:", of_calls, by_seconds(calls), shared, of_schemes, timeline()])
 
 
 def by_seconds(by_bytes: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Benchmark of every scheme on one GPU that ranks share: right sums, milliseconds, and what each kernel takes.
 
-    python -m benchmarks.gpu_schemes [--json] [--schemes NAME ...] [--ranks 2] [--sizes 20011 4000000 50000000]
+    python -m benchmarks.gpu_schemes [--json FILE] [--schemes NAME ...] [--ranks 2] [--sizes 20011 4000000 50000000]
 
 Ranks are threads; messages are copies within the GPU, by the NCCL of ``tests/gpu/nccl.cpp``. Calls go through
 ``Collective.all_reduce(name=...)``, so that selection, codes and feedback are part of them. Lossy schemes sum dense
@@ -12,7 +12,7 @@ scheme that loses nothing the sum in float64, as near as float32 is. Without a G
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -95,17 +95,6 @@ def _wrong(scheme: str, gradients: Sequence[torch.Tensor], sums: Sequence[torch.
     return "" if bool(((sums[0].double() - exact).abs() <= NEAR * magnitude).all()) else "another sum"
 
 
-def text(machine: str, found: Iterable[SchemeRun]) -> str:
-    """Return the results, a line for each run, and the slowest kernels under it."""
-    lines = [machine]
-    for each in found:
-        title = f"{each.scheme} x {each.ranks}, {each.units:,}"
-        lines.append(f"{title:42}" + (each.wrong or f"{each.call:9.3f} ms {each.reads:7.1f} reads"))
-        for kernel in each.kernels[:8]:
-            lines.append(f"    {kernel.name[:44]:46}{kernel.launches:4}{kernel.milliseconds:10.4f} ms")
-    return "\n".join(lines)
-
-
 def main() -> int:
     parser = new_parser(__doc__)
     parser.add_argument("--json", help="write the results to this file", metavar="FILE")
@@ -124,7 +113,8 @@ def main() -> int:
     for scheme, size in cases([given.ranks], given.schemes):
         for units in given.sizes:
             found.append(run_scheme(scheme, size, units, machine, Clock(), given.repeat))
-            print(text("", found[-1:]).strip(), flush=True)
+            took = found[-1].wrong or f"{found[-1].call:.3f} ms, {found[-1].reads:.1f} reads"
+            print(f"{scheme} x {size}, {units:,}: {took}", flush=True)
             if given.json:
                 report: dict[str, Any] = {"machine": name, "measured": [asdict(each) for each in found]}
                 with open(given.json, "w", encoding="utf-8") as file:

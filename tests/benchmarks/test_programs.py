@@ -49,15 +49,6 @@ def test_the_demonstration() -> None:
     assert ("No slow network here" if why_no_network() else "Between hosts on 100 Mbit/s") in said
 
 
-@pytest.mark.slow
-def test_micro_takes_every_way(tmp_path: Path) -> None:
-    words = ("--scale", "1000", "--rounds", "1", "--json", str(tmp_path / "micro.json"), "-k", "rows")
-    table = run("-m", "benchmarks.micro", *words)
-    found = {each["kernel"]: each for each in json.loads((tmp_path / "micro.json").read_text())}
-    assert {"merge of 8", "pack, merge, expand", "whole call"} < set(found) and len(found) == 7
-    assert all(each["own"] > 0 and f"\n{name} " in table for name, each in found.items())
-
-
 def test_every_step_of_the_half_hour_on_a_gpu_runs_what_there_is() -> None:
     found = steps(sys.executable)
     assert len({step.name for step in found}) == len(found) and all(0 < step.limit <= 600 for step in found)

@@ -68,7 +68,7 @@ def test_it_says_so_where_there_is_no_gpu(monkeypatch, capsys):
         raise BuildError(Diagnostic("cuda-unavailable", "there is no GPU"))
 
     monkeypatch.setattr(gpu_call, "real_gpu", none)
-    monkeypatch.setattr(sys, "argv", ["gpu_call", "--json"])
+    monkeypatch.setattr(sys, "argv", ["gpu_call"])
     assert gpu_call.main() == 0 and json.loads(capsys.readouterr().out) == "not measured"
 
 
