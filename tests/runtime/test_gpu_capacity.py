@@ -16,7 +16,7 @@ from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.runtime.call.planned_calls import Operation
-from zenc.runtime.gpu.capacity import LEARNED_AGAIN, CapacityLearner, FixedCapacity, LearnedCapacity, capacity_of
+from zenc.runtime.gpu.capacity import EACH, CapacityLearner, FixedCapacity, LearnedCapacity, capacity_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 
 UNITS, WIDTH = 300, 3
@@ -64,22 +64,27 @@ def test_calls_learn_how_much_room_they_need(name, size, make):
     assert waits[2] == waits[5] == 1 <= waits[0]
 
 
-def test_room_is_what_was_counted_and_a_quarter_more():
-    """Ranks compare it in the first call, in calls that were made again, and sometimes to have less room."""
-    asked: list[list[float]] = []
+def test_room_is_what_any_rank_counted_and_a_quarter_more():
+    learner = CapacityLearner(lambda shares: [max(share, 0.1) for share in shares])
+    learner.learn([3, 0, 1], [90, 4, 0], [100, 5, 0])
+    assert learner.room is not None and learner.room.own == 1 == learner.room.total
+    learner.learn([3, 0, 1], [30, 4, 0], [100, 50, 50])
+    assert (learner.room.own, learner.room.total) == pytest.approx((0.125, 0.375))
 
-    def greatest(shares):
-        asked.append(list(shares))
-        return [max(share, 0.1) for share in shares]
 
-    learner = CapacityLearner(greatest)
-    for call in range(1, LEARNED_AGAIN + 1):
-        again = call == 5
-        learner.learn([3, 0, 1], [90, 4, 0], [100, 0, 50] if call < LEARNED_AGAIN else [1000] * 3, again)
-        assert len(asked) == 1 + (call >= 5) + (call == LEARNED_AGAIN)
-        assert learner.room is not None and learner.room.own == pytest.approx(0.125)
-        assert learner.room.total == (pytest.approx(0.125) if call == LEARNED_AGAIN else 1)
-    assert asked[-1] == [0.003, 0.09]
+def test_room_becomes_less_in_some_calls():
+    """Calls of a group have numbers, so that all ranks compare what they counted in the same ones."""
+    ranks = [
+        rank.collective for rank in emulated_ranks(zenc.compile("balanced", ranks=2), 2, capacity=LearnedCapacity())
+    ]
+    run_all(ranks, gradients(dense_tensor, 2, 0, "everything"))
+    sent = []
+    for rank in ranks:
+        rank.communicator.calls = EACH - 2
+    for _ in range(3):
+        run_all(ranks, gradients(dense_tensor, 2, 0))
+        sent.append(ranks[0].stats["bytes_sent"])
+    assert sent[0] == sent[1] > sent[2]
 
 
 class Graphs:

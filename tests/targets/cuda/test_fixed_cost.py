@@ -20,7 +20,7 @@ from zenc.codegen.build.own_files import open_library
 from zenc.codegen.call_program import render_sequence
 from zenc.codegen.render import headers
 from zenc.plan.requirements import allowed
-from zenc.runtime.gpu.capacity import FixedCapacity
+from zenc.runtime.gpu.capacity import LearnedCapacity
 from zenc.runtime.gpu.library import CallLibrary
 
 SIZE = 4
@@ -126,10 +126,10 @@ def counted(work: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> int
     return calls
 
 
-@pytest.mark.parametrize(("room", "in_driver"), [(EXACT, 14), (ALL, 11)])
-def test_a_call_that_was_made_before_is_short(room, in_driver):
+@pytest.mark.parametrize(("learns", "in_driver"), [(False, 14), (True, 11)])
+def test_a_call_that_was_made_before_is_short(learns, in_driver):
     """A tensor without values counts the calls from ``all_reduce`` into C++ and in the driver."""
-    ranks = emulated_ranks(compile("balanced", ranks=2), 2, capacity=FixedCapacity(ALL, ALL) if room else None)
+    ranks = emulated_ranks(compile("balanced", ranks=2), 2, capacity=LearnedCapacity() if learns else None)
     tensors = [torch.zeros(1) for _ in ranks]
 
     def call(rank: int) -> int:

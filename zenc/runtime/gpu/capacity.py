@@ -19,8 +19,11 @@ Shares: TypeAlias = float | tuple[float, float] | Literal["learned"]
 Greatest: TypeAlias = Callable[[Sequence[float]], list[float]]
 """A function that returns the greatest of each number [n] that the ranks give; all call it together."""
 LOSES = "how much it selects is known, and not to be learned: give a share"
-MARGIN, LEARNED_AGAIN = 1.25, 128
-"""The room that is learned, over what was counted, and the calls of a layout after which it is learned again."""
+MARGIN, EACH = 1.25, 127
+"""The room that is learned, over what was counted, and the calls of a group after which one teaches again.
+
+A prime: layouts in turns all come to it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +56,15 @@ class CapacityLearner:
 
     def __init__(self, greatest: Greatest) -> None:
         self.room: FixedCapacity | None = None
-        self._greatest, self._calls = greatest, 0
+        self._greatest = greatest
 
-    def learn(self, own: Iterable[int], total: Iterable[int], slots: Iterable[int], made_again: bool) -> None:
-        """Take note of a call: the occupied units of its parts, of a rank's ``own`` gradient and in ``total``.
+    def learn(self, own: Iterable[int], total: Iterable[int], slots: Iterable[int]) -> None:
+        """Learn from a call, with all ranks: the occupied units of its parts, of a rank's ``own`` gradient and in all.
 
-        All [parts], as ``slots``, which are all units. The ranks come together in the first call, in calls that were
-        ``made_again``, and in some others, in which room may become less.
+        All [parts], as ``slots``, which are all units.
         """
-        self._calls += 1
-        if self.room is None or made_again or self._calls % LEARNED_AGAIN == 0:
-            shares = [max(n / max(1, of) for n, of in zip(counts, slots, strict=True)) for counts in (own, total)]
-            room = [min(1.0, MARGIN * share + 1e-9) for share in self._greatest(shares)]
-            self.room = FixedCapacity(*room)
+        shares = [max(n / max(1, of) for n, of in zip(counts, slots, strict=True)) for counts in (own, total)]
+        self.room = FixedCapacity(*(min(1.0, MARGIN * share + 1e-9) for share in self._greatest(shares)))
 
 
 def capacity_of(given: Shares | None, plan: Plan, size: int) -> Capacity | None:
