@@ -48,23 +48,11 @@ LAYERS = (
 """Layers from first to last. Only ``zenc`` itself stands outside, which exports names of all layers lazily."""
 
 DATA = (
-    "zenc.errors",
-    "zenc.common.diagnostics",
-    "zenc.language.terms",
-    "zenc.language.topology_syntax",
-    "zenc.language.syntax",
-    "zenc.language.schedule",
-    "zenc.scheme.compression",
-    "zenc.scheme.model",
-    "zenc.strategy.model",
-    "zenc.averaging.model",
-    "zenc.wire.constants",
-    "zenc.wire.structs",
-    "zenc.topology.model",
-    "zenc.plan.ir",
-    "zenc.referee.model",
-    "zenc.rank_ir.ir",
-)
+    "zenc.errors", "zenc.common.diagnostics", "zenc.language.terms", "zenc.language.topology_syntax",
+    "zenc.language.syntax", "zenc.language.schedule", "zenc.scheme.compression", "zenc.scheme.model",
+    "zenc.strategy.model", "zenc.averaging.model", "zenc.wire.constants", "zenc.wire.structs", "zenc.topology.model",
+    "zenc.plan.ir", "zenc.referee.model", "zenc.rank_ir.ir",
+)  # fmt: skip
 """Modules of what a stage passes on; everything else in their folders is a pass over it."""
 
 CONVENIENCES = {"zenc.plan.ir": {"zenc.plan.to_json"}, "zenc.topology.model": {"zenc.topology.all_pairs"}}
@@ -130,20 +118,9 @@ def test_the_configuration_names_modules_that_there_are() -> None:
 
 
 OF_OTHERS = {
-    "_coalesced_",
-    "_indices",
-    "_values",
-    "_world",
-    "_get_backend",
-    "_device_types",
-    "_comm_hooks",
-    "_current_level",
-    "_replace",
-    "_C",
-    "_cuda_getDevice",
-    "_cuda_getCurrentRawStream",
-    "_set_default_timeout",
-}
+    "_coalesced_", "_indices", "_values", "_world", "_get_backend", "_device_types", "_comm_hooks", "_current_level",
+    "_replace", "_C", "_cuda_getDevice", "_cuda_getCurrentRawStream", "_set_default_timeout",
+}  # fmt: skip
 """Private names of torch and of named tuples without a public counterpart."""
 
 

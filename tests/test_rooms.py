@@ -14,18 +14,8 @@ MOST_MODULES = 18
 MOST_LOOSE = 8
 
 PUBLIC = {
-    "advise",
-    "check",
-    "compile",
-    "compile_text",
-    "explain",
-    "load",
-    "open",
-    "schemes",
-    "simulate",
-    "tune",
-    "attach",
-}
+    "advise", "check", "compile", "compile_text", "explain", "load", "open", "schemes", "simulate", "tune", "attach",
+}  # fmt: skip
 """Functions of ``zenc``: a module of the same name directly below it would take their place when it is imported."""
 
 

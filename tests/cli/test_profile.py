@@ -16,14 +16,6 @@ from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 FOUR = {"units": 8, "width": 2, "dtype": "f16", "ranks": [[0, 1], [0, 2], [0, 3], [0, 4]]}
 
 
-@pytest.mark.parametrize("verb", ["show", "draw", "record"])
-def test_help_teaches(zenc: Zenc, verb: str) -> None:
-    done = zenc("profile", verb, "--help")
-    assert done.returncode == 0
-    assert f"  zenc profile {verb}" in done.stdout.partition("Examples:")[2]
-    assert "zenc.Profiler(every=100)" in zenc("profile", "--help").stdout
-
-
 def shown(zenc: Zenc, file: str, *options: str) -> dict:
     done = zenc("profile", "show", file, "--json", *options)
     assert done.returncode == 0, done.stderr

@@ -19,23 +19,6 @@ TWO_SCHEMES = f"{ONE_SCHEME}\nscheme second {BODY}"
 SEEDS: list[list[str]] = [[], ["--set", "seed=0x5eed"], ["--set", "seed=8"]]
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [[], ["list"], ["check"], ["explain"], ["draw"], ["compile"], ["fmt"], ["tune"], ["cache"], ["cache", "clear"]],
-)
-def test_help_teaches(new_zenc: Zenc, verb: list[str]) -> None:
-    done = new_zenc(*verb, "--help")
-    assert done.returncode == 0
-    assert "Usage: zenc" in done.stdout
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("verb", ["list", "check", "explain", "draw", "compile", "fmt"])
-def test_help_has_examples(zenc: Zenc, verb: str) -> None:
-    examples = zenc(verb, "--help").stdout.partition("Examples:")[2]
-    assert f"  zenc {verb}" in examples
-
-
 def test_version(zenc: Zenc) -> None:
     assert re.fullmatch(r"zenc \d+\.\d+\.\d+\n", zenc("--version").stdout)
 
@@ -183,16 +166,6 @@ def on_a_terminal(command: list[str], environment: dict[str, str]) -> str:
     os.close(main)
     assert process.returncode == 0
     return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
-
-
-@pytest.mark.parametrize("name", sorted(path.stem for path in (CHECKOUT / "schemes").glob("*.zen")))
-def test_shipped_schemes_are_right(zenc: Zenc, name: str) -> None:
-    done = zenc("check", name)
-    if name in ("patterns", "compressors"):  # schedules, or compressors, alone
-        assert "error[no-scheme]" in done.stderr
-    else:
-        assert done.returncode == 0, done.stderr
-        assert f"{name} is proved" in done.stdout or f"{name} chooses from 4" in done.stdout
 
 
 def test_a_choice_is_told_candidate_by_candidate(zenc: Zenc) -> None:

@@ -93,25 +93,13 @@ def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[
 def test_every_word_of_the_language_is_explained() -> None:
     words = {*tables().words, *KEYS, *BUILTIN_NAMES, *FUNCTIONS, "coo", "holders", "one_shot", "row", "centralization"}
     words |= {
-        *SELECTIONS,
-        *PROJECTIONS,
-        *TRANSFORMS,
-        *ESTIMATORS,
-        *CODES,
-        *FEEDBACKS,
-        *WARMUPS,
-        "code",
-        "compress",
+        *SELECTIONS, *PROJECTIONS, *TRANSFORMS, *ESTIMATORS, *CODES, *FEEDBACKS, *WARMUPS, "code", "compress",
         "strategy",
-    }
+    }  # fmt: skip
     words |= {
-        *GROUPS,
-        *STRATEGY_KEYS,
-        *DEVICES,
-        *AVERAGING_KEYS,
-        *DIVISIONS,
+        *GROUPS, *STRATEGY_KEYS, *DEVICES, *AVERAGING_KEYS, *DIVISIONS,
         *(word for words in WORDS.values() for word in words),
-    }
+    }  # fmt: skip
     assert words - set(glossary()) == set()
 
 

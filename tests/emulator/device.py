@@ -52,12 +52,9 @@ class LaunchError(Exception):
 
 class _Kernel(ctypes.Structure):
     _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("parameters", ctypes.c_char_p),
-        ("count", ctypes.c_int),
-        ("sizes", ctypes.c_void_p),
-        ("call", ctypes.c_void_p),
-    )
+        ("name", ctypes.c_char_p), ("parameters", ctypes.c_char_p), ("count", ctypes.c_int),
+        ("sizes", ctypes.c_void_p), ("call", ctypes.c_void_p),
+    )  # fmt: skip
 
 
 class Device:

@@ -298,15 +298,9 @@ def test_a_dead_peer_ends_calls_in_order(fault, own, mode, tmp_path):
 
 
 FAULTS = (
-    "cuMemAlloc@1:5=2",
-    "cuLaunchKernel@1:4=719",
-    "cuMemsetD8Async@1:1=1",
-    "cuEventRecord@1:1=400",
-    "cuEventQuery@1:1=719",
-    "ncclSend@1:1=3",
-    "ncclRecv@1:2=3",
-    "ncclGroupEnd@1:1=2",
-)
+    "cuMemAlloc@1:5=2", "cuLaunchKernel@1:4=719", "cuMemsetD8Async@1:1=1", "cuEventRecord@1:1=400",
+    "cuEventQuery@1:1=719", "ncclSend@1:1=3", "ncclRecv@1:2=3", "ncclGroupEnd@1:1=2",
+)  # fmt: skip
 
 
 @SLOW

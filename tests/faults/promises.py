@@ -21,14 +21,9 @@ SLACK = 20.0
 HOP = LINGER_SECONDS + 2.0
 """Seconds between the failure of a rank and that of a rank waiting for it."""
 KNOWN = (
-    "deadline",
-    "peer-lost",
-    "different-calls",
-    "group-broken",
-    "different-schemes",
-    "peer-failed",
+    "deadline", "peer-lost", "different-calls", "group-broken", "different-schemes", "peer-failed",
     "corrupt-message",
-)
+)  # fmt: skip
 """Ids of errors that a fault of another rank may end a call with."""
 
 
@@ -171,18 +166,9 @@ def a_new_group_works(outcome: Outcome) -> Iterator[str]:
 
 
 PROMISES: tuple[Callable[[Outcome], Iterator[str]], ...] = (
-    ends,
-    within_the_deadline,
-    sums_are_exact,
-    ranks_agree,
-    no_false_alarm,
-    errors_name_the_cause,
-    failures_are_told,
-    broken_for_good,
-    tensors_are_kept,
-    nothing_is_left,
-    a_new_group_works,
-)
+    ends, within_the_deadline, sums_are_exact, ranks_agree, no_false_alarm, errors_name_the_cause, failures_are_told,
+    broken_for_good, tensors_are_kept, nothing_is_left, a_new_group_works,
+)  # fmt: skip
 
 
 def broken(outcome: Outcome, exact: bool = True) -> list[str]:

@@ -250,23 +250,3 @@ def test_files_that_are_none(tmp_path):
     for path in (tmp_path, tmp_path / "missing", binary):
         with pytest.raises(CostError, match="holds no profiles"):
             read_profiles(path)
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@settings(deadline=None)
-@given(key=st.sampled_from(["name", "units", "width", "dtype", "ranks", "ranges"]), value=values)
-def test_any_other_value_is_read_or_refused(tmp_path_factory, key, value):
-    path = tmp_path_factory.mktemp("any") / "profile.json"
-    path.write_text(changed(**{key: value}), encoding="utf-8")
-    try:
-        (profile,) = read_profiles(path).values()
-    except CostError as error:
-        assert {found.id for found in error.diagnostics} == {"bad-profile"}
-    else:
-        assert 0 <= profile.density <= 1

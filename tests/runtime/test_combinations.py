@@ -166,18 +166,11 @@ def test_units_that_are_not_the_tensors_own(unit):
 
 JOBS = "tests.runtime.jobs:"
 PARAMETERS = [
-    ("balanced", {"seed": 1}),
-    ("double_binary_tree", {"chunks": 1}),
-    ("double_binary_tree", {"chunks": 9}),
-    ("kylix", {"d2": 1}),
-    ("kylix", {"d2": 3}),
-    ("kylix", {"d2": 2, "d3": 2}),
-    ("torus2d", {"columns": 3}),
-    ("torus2d", {"columns": 9}),
-    ("zen_cluster", {"gpus": 1}),
-    ("zen_cluster", {"gpus": 2}),
+    ("balanced", {"seed": 1}), ("double_binary_tree", {"chunks": 1}), ("double_binary_tree", {"chunks": 9}),
+    ("kylix", {"d2": 1}), ("kylix", {"d2": 3}), ("kylix", {"d2": 2, "d3": 2}), ("torus2d", {"columns": 3}),
+    ("torus2d", {"columns": 9}), ("zen_cluster", {"gpus": 1}), ("zen_cluster", {"gpus": 2}),
     ("zen_cluster", {"gpus": 3}),
-]
+]  # fmt: skip
 """Values of parameters other than the defaults."""
 
 

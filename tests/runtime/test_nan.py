@@ -20,17 +20,9 @@ BITS = {torch.float32: torch.int32, torch.float64: torch.int64, torch.float16: t
 MANTISSA = {torch.float32: 23, torch.float64: 52, torch.float16: 10, torch.bfloat16: 7}
 CUT = "partition: parallelism balance: imbalanced"
 CODES = (
-    "f16",
-    "bf16",
-    "int(8)",
-    "fp8",
-    "levels(4)",
-    "sign",
-    "vote",
-    "onebit",
-    "ternary",
+    "f16", "bf16", "int(8)", "fp8", "levels(4)", "sign", "vote", "onebit", "ternary",
     *("fixed(8)", "fixed(8) by asc"),
-)
+)  # fmt: skip
 
 
 @cache

@@ -142,13 +142,9 @@ def linked(size: int = 2, wanted: tuple[bool, ...] | None = None) -> list[Any]:
 
 WAYS = (AttributeError, *(partial(OSError, code) for code in (errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)))
 CALLS = (
-    "os.memfd_create",
-    "os.pidfd_open",
-    "os.sched_getaffinity",
-    "os.ftruncate",
-    "fcntl.fcntl",
+    "os.memfd_create", "os.pidfd_open", "os.sched_getaffinity", "os.ftruncate", "fcntl.fcntl",
     "zenc.runtime.transports.shared_memory.host",
-)
+)  # fmt: skip
 """System calls that a kernel, a container's filter, or a Python of older headers may lack."""
 
 

@@ -23,16 +23,9 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.float16: 4e-3, tor
 """Tolerance relative to the sum of magnitudes."""
 
 KINDS = (
-    "random",
-    "empty_on_one",
-    "empty_on_all",
-    "everything",
-    "one_unit",
-    "many_times",
-    "one_part",
-    "zero_rows",
+    "random", "empty_on_one", "empty_on_all", "everything", "one_unit", "many_times", "one_part", "zero_rows",
     "nonfinite",
-)
+)  # fmt: skip
 
 
 def scheme_text(

@@ -25,19 +25,9 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = (
-    "torch.distributed",
-    "torch._dynamo",
-    "rich.console",
-    "rich.table",
-    "rich.progress",
-    "networkx",
-    "jinja2",
-    "lark",
-    "numpy",
-    "typer._adapters",
-    "pytest",
-    "hypothesis.strategies",
-)
+    "torch.distributed", "torch._dynamo", "rich.console", "rich.table", "rich.progress", "networkx", "jinja2",
+    "lark", "numpy", "typer._adapters", "pytest", "hypothesis.strategies",
+)  # fmt: skip
 """Modules imported late by zenc, torch, DDP and tests; not ``typer.rich_utils``, which reads the environment."""
 SECONDS = 120.0
 Done = subprocess.CompletedProcess[str]

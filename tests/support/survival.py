@@ -4,11 +4,9 @@ For tests on random inputs, and for ``tests/fuzz``.
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from zenc.codegen.artifact import load_artifact
 from zenc.draw.topology import draw_topology
 from zenc.errors import ArtifactError, DrawingError, VerificationError, ZencError
 from zenc.language.files import load_text
@@ -104,12 +102,3 @@ def plan_faults(data: Any) -> Faults:
     except VerificationError as error:
         found += error_faults(error)
     return found
-
-
-def artifact_faults(directory: str | os.PathLike[str]) -> Faults:
-    """Return faults of a directory that neither holds an artifact nor is refused."""
-    try:
-        artifact = load_artifact(directory)
-    except ArtifactError as error:
-        return error_faults(error)
-    return faults_of(its_manifest_is_empty=json.dumps(artifact.manifest), it_has_no_digest=artifact.plan.digest)

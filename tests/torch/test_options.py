@@ -73,16 +73,9 @@ def _state(group: dist.ProcessGroup, tables: int = 0) -> object:
 
 
 MADE = {
-    "attach": _attached,
-    "load": _loaded,
-    "sharded": _sharded,
-    "replicas": _replicas,
-    "fsdp": _fsdp,
-    "fsdp hook": _fsdp_hook,
-    "averager": _averager,
-    "publish": _published,
-    "state": _state,
-}
+    "attach": _attached, "load": _loaded, "sharded": _sharded, "replicas": _replicas, "fsdp": _fsdp,
+    "fsdp hook": _fsdp_hook, "averager": _averager, "publish": _published, "state": _state,
+}  # fmt: skip
 
 
 def found(group: dist.ProcessGroup, made: str, options: list[dict[str, Any]]) -> tuple[str, str, str]:

@@ -57,7 +57,7 @@ def outcome(kind: str, path: Path) -> str:
     try:
         READERS[kind].read(path)
     except ZencError as error:
-        assert all(diagnostic.message for diagnostic in error.diagnostics) and str(error)
+        assert str(error) and all(each.message and json.dumps(each.to_json()) for each in error.diagnostics)
         return ", ".join(dict.fromkeys(diagnostic.id for diagnostic in error.diagnostics))
     return "read"
 
@@ -93,6 +93,15 @@ def model_profile(folder: Path) -> Path:
     made = ModelProfile(4, "gloo", "cpu", 40, 0.2, 0.1, 0.05, parameters, {"words": uniform(0.1, 100, name="words")})
     made.save(folder / "model.json")
     return folder / "model.json"
+
+
+def read_all_profiles(path: Path) -> None:
+    assert all(0 <= profile.density <= 1 for profile in read_profiles(path).values())
+
+
+def read_artifact(path: Path) -> None:
+    artifact = load_artifact(path)
+    assert json.dumps(artifact.manifest) and artifact.plan.digest
 
 
 def read_model(path: Path) -> None:
@@ -165,14 +174,14 @@ READERS: Mapping[str, Reader] = {
     "topology": Reader(partial(written, "box.zen", "topology t { like ring(4) }"), load_topology),
     "node-link": Reader(lambda at: dumped("a.json", node_link(load_topology("two_boxes")), at), load_topology),
     "calibration": Reader(partial(dumped, "here.json", DEFAULTS.to_json()), read_calibration),
-    "profiles": Reader(partial(written, "p.json", dump_profiles([zipf(0.02, 1.05, 5000)])), read_profiles),
+    "profiles": Reader(partial(written, "p.json", dump_profiles([zipf(0.02, 1.05, 5000)])), read_all_profiles),
     "model profile": Reader(model_profile, read_model),
     "measurements": Reader(partial(dumped, "lab.json", MEASURED), read_measured),
     "timeline": Reader(partial(dumped, "trace.json", TIMELINE), read_timeline),
     "index sets": Reader(partial(dumped, "sets.json", SETS), read_index_sets),
     "index archive": Reader(index_archive, read_index_sets),
-    "artifact": Reader(compiled, load_artifact),
-    "choice": Reader(partial(compiled, choice=True), load_artifact),
+    "artifact": Reader(compiled, read_artifact),
+    "choice": Reader(partial(compiled, choice=True), read_artifact),
     "strategy": Reader(strategy, load_compiled_strategy),
     "residuals": Reader(saved_residuals, lambda path: keeper(loads=True).load_state_dict(state_in(path))),
     "counts": Reader(saved_counts, lambda path: Profiler().load_state_dict(state_in(path))),

@@ -20,16 +20,10 @@ COMPOSITIONS = (("a", "b", "c", "d"), ("a",), ("b", "c", "d"), ("d", "a"), ("c",
 """Buckets of a model's calls, as DDP rebuilds them."""
 
 SELECTIONS = (
-    "top(0.1)",
-    "top_of_parts(0.2)",
-    "top_of_blocks(0.1, 16)",
-    "above(3)",
-    "random_each(0.3)",
-    "top(0.1) then random_each(0.2)",
-    "top(0.1) by sampled(0.2)",
-    "top(0.1) by reused(3)",
+    "top(0.1)", "top_of_parts(0.2)", "top_of_blocks(0.1, 16)", "above(3)", "random_each(0.3)",
+    "top(0.1) then random_each(0.2)", "top(0.1) by sampled(0.2)", "top(0.1) by reused(3)",
     "top(0.1) by bisection(10)",
-)
+)  # fmt: skip
 CUTS = (
     "partition: parallelism balance: imbalanced",
     "partition: parallelism balance: balanced by permutation",

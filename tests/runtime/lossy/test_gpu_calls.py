@@ -154,16 +154,9 @@ def test_any_ranges_of_rows_do_as_on_cpus_and_another_cut_is_found_out() -> None
 
 MIXED = coded("bf16", "owners").replace("push: dense as bf16", "push: coo")
 ROOMS = [
-    ("topk_a2a", 0.01, False),
-    ("topk_a2a", 0.002, True),
-    ("dgc", 1.0, False),
-    ("one_bit", 1.0, False),
-    ("qsgd", 1.0, False),
-    ("sketch_sgd", 1.0, False),
-    ("demo", 0.1, False),
-    (MIXED, 0.3, True),
-    (MIXED, 1.0, False),
-]
+    ("topk_a2a", 0.01, False), ("topk_a2a", 0.002, True), ("dgc", 1.0, False), ("one_bit", 1.0, False),
+    ("qsgd", 1.0, False), ("sketch_sgd", 1.0, False), ("demo", 0.1, False), (MIXED, 0.3, True), (MIXED, 1.0, False),
+]  # fmt: skip
 """Scheme, capacity as shares of units, and whether calls are repeated."""
 
 

@@ -67,27 +67,6 @@ def test_it_is_ef21() -> None:
             torch.testing.assert_close(-rank.residual("w"), estimate, rtol=0, atol=1e-6)
 
 
-def test_what_is_not_finite_or_taken_back_changes_nothing() -> None:
-    ranks = collectives(zenc.compile_text(scheme("top(0.1)", feedback="shifted"), ranks=2), 2)
-    run_all(ranks, gradients(2, 60, 0), name="w")
-    before = [str(rank.state_dict()["tensors"]["w"]["shift"].tolist()) for rank in ranks]
-    given = gradients(2, 60, 1)
-    given[1][7] = torch.nan
-    assert not any(bool(each.isfinite().all()) for each in run_all(ranks, given, name="w"))
-    run_all(ranks, gradients(2, 60, 2), name="w")
-    for rank in ranks:
-        rank.take_back(["w"])
-    assert [str(rank.state_dict()["tensors"]["w"]["shift"].tolist()) for rank in ranks] == before
-    assert torch.equal(sent(ranks[0]), -sum(rank.residual("w").double() for rank in ranks))
-
-
-def test_a_rank_that_is_alone_has_its_gradient() -> None:
-    (alone,) = collectives(zenc.compile("ef21", ranks=1), 1)
-    for step in range(3):
-        given = torch.randn(50, generator=torch.Generator().manual_seed(step))
-        assert torch.equal(alone.all_reduce(given.clone(), name="w"), given)
-
-
 def test_states_go_on_to_the_bit_and_scales_are_followed() -> None:
     text = scheme("top(0.1)", feedback="shifted")
     first, second = (collectives(zenc.compile_text(text, ranks=3), 3) for _ in range(2))

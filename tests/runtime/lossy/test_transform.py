@@ -116,18 +116,29 @@ def test_what_is_given_is_summed_or_kept_times_the_decay(kind: str, dtype: torch
 
 
 def kept_by(ranks: list[Collective]) -> list[str]:
-    return [str(rank.state_dict()["tensors"]["w"]["residual"].tolist()) for rank in ranks]
+    entries = (rank.state_dict()["tensors"]["w"].values() for rank in ranks)
+    return [str([each.tolist() for each in entry if isinstance(each, torch.Tensor)]) for entry in entries]
 
 
-@pytest.mark.parametrize("beta", [1.0, 0.5])
-def test_what_is_not_finite_or_taken_back_changes_nothing(beta: float) -> None:
-    ranks = collectives(zenc.compile("demo", ranks=2, params={"beta": beta}), 2)
+@pytest.mark.parametrize(
+    ("name", "given", "bad"),
+    [
+        ("demo", {"beta": 1.0}, (torch.nan, 3e38)),
+        ("demo", {"beta": 0.5}, (torch.nan, 3e38)),
+        ("ef21", {}, (torch.nan,)),
+    ],
+)
+def test_what_is_not_finite_or_taken_back_changes_nothing(
+    name: str, given: dict[str, float], bad: tuple[float]
+) -> None:
+    """A value of 3e38 overflows as a coefficient."""
+    ranks = collectives(zenc.compile(name, ranks=2, params=given), 2)
     run_all(ranks, gradients(2, 100, 0), name="w")
     before = kept_by(ranks)
-    for wrong in (torch.nan, 3e38):  # the second overflows as a coefficient
-        given = gradients(2, 100, 1)
-        given[1][64:] = wrong
-        assert not any(bool(each.isfinite().all()) for each in run_all(ranks, given, name="w"))
+    for wrong in bad:
+        brought = gradients(2, 100, 1)
+        brought[1][64:] = wrong
+        assert not any(bool(each.isfinite().all()) for each in run_all(ranks, brought, name="w"))
         assert kept_by(ranks) == before
     run_all(ranks, gradients(2, 100, 2), name="w")
     for rank in ranks:
@@ -135,8 +146,9 @@ def test_what_is_not_finite_or_taken_back_changes_nothing(beta: float) -> None:
     assert kept_by(ranks) == before
 
 
-def test_a_rank_that_is_alone_has_its_gradient() -> None:
-    (alone,) = collectives(zenc.compile("demo", ranks=1), 1)
+@pytest.mark.parametrize("name", ["demo", "ef21"])
+def test_a_rank_that_is_alone_has_its_gradient(name: str) -> None:
+    (alone,) = collectives(zenc.compile(name, ranks=1), 1)
     for step in range(3):
         given = torch.randn(70, generator=torch.Generator().manual_seed(step))
         assert torch.equal(alone.all_reduce(given.clone(), name="w"), given)

@@ -20,18 +20,10 @@ DTYPES = {"f32": Dtype("f32", np.float32), "f16": Dtype("f16", np.float16), "bf1
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 1e-45, -1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan, 65504.0], np.float32)
 SIZES = st.sampled_from([1, 2, 7, 63, 64, 65, 511, 512, 513, 1000, 4096, 4097, 5003])
 BLOCK_CODES: list[Code] = [
-    *(made() for made in CODES.values() if made not in (Rounded, Fixed)),
-    Integers(3, 24),
-    Integers(16, 1000),
-    RandomLevels(1, 8),
-    Sign(9),
-    OneBit(1000),
-    Ternary(11),
-    Rounded("f16"),
-    Rounded("bf16"),
-    Rounded("f16", "chance"),
-    Rounded("bf16", "chance"),
-]
+    *(made() for made in CODES.values() if made not in (Rounded, Fixed)), Integers(3, 24), Integers(16, 1000),
+    RandomLevels(1, 8), Sign(9), OneBit(1000), Ternary(11), Rounded("f16"), Rounded("bf16"),
+    Rounded("f16", "chance"), Rounded("bf16", "chance"),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,8 @@ import pytest
 from zenc.errors import InternalError, TensorError
 
 SHAPES = [
-    (1, 1, 1),
-    (1, 3, 4),
-    (2, 64, 3),
-    (63, 1, 2),
-    (200, 3, 7),
-    (130, 64, 4),
-    (40, 1000, 3),
-    (999, 1, 1),
-    (5, 2, 9),
-]
+    (1, 1, 1), (1, 3, 4), (2, 64, 3), (63, 1, 2), (200, 3, 7), (130, 64, 4), (40, 1000, 3), (999, 1, 1), (5, 2, 9),
+]  # fmt: skip
 
 
 def random_values(dtype, rows, width, rng):

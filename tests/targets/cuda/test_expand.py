@@ -10,17 +10,9 @@ from tests.support.packing import partition
 from tests.support.pieces import Piece, rubbish, table, words_of
 
 SHAPES = [
-    (0, 1, 2),
-    (1, 1, 1),
-    (1, 3, 4),
-    (63, 1, 2),
-    (200, 3, 7),
-    (130, 64, 4),
-    (40, 1000, 3),
-    (5, 2, 9),
-    (4097, 1, 3),
+    (0, 1, 2), (1, 1, 1), (1, 3, 4), (63, 1, 2), (200, 3, 7), (130, 64, 4), (40, 1000, 3), (5, 2, 9), (4097, 1, 3),
     (9001, 1, 2),
-]
+]  # fmt: skip
 MAPPINGS = ["contiguous", "permutation", "permuted words", "hierarchical_hash"]
 
 

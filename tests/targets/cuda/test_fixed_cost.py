@@ -27,14 +27,9 @@ SIZE = 4
 EXACT, ALL = 0.0, 1.0
 """Capacity as shares of units: none stated, and all."""
 COUNTED = {
-    "kernels": "cuLaunchKernel",
-    "to device": "cuMemcpyHtoDAsync",
-    "on device": "cuMemcpyDtoDAsync",
-    "to host": "cuMemcpyDtoHAsync",
-    "memsets": "cuMemsetD8Async",
-    "waits": "wait",
-    "groups": "ncclGroupEnd",
-}
+    "kernels": "cuLaunchKernel", "to device": "cuMemcpyHtoDAsync", "on device": "cuMemcpyDtoDAsync",
+    "to host": "cuMemcpyDtoHAsync", "memsets": "cuMemsetD8Async", "waits": "wait", "groups": "ncclGroupEnd",
+}  # fmt: skip
 """Kind -> the counted function."""
 
 

@@ -10,20 +10,9 @@ from tests.support.packing import FEW_INPUTS, MOST_INPUTS, Packer
 from tests.support.survival import faults_of
 
 SHAPES = [
-    (0, 1, 2),
-    (1, 1, 1),
-    (1, 3, 4),
-    (2, 64, 3),
-    (63, 1, 2),
-    (64, 1, 1),
-    (65, 5, 9),
-    (200, 3, 7),
-    (130, 64, 4),
-    (9, 1000, 3),
-    (1000, 1, 6),
-    (5, 2, 9),
-    (7, 0, 2),
-]
+    (0, 1, 2), (1, 1, 1), (1, 3, 4), (2, 64, 3), (63, 1, 2), (64, 1, 1), (65, 5, 9), (200, 3, 7), (130, 64, 4),
+    (9, 1000, 3), (1000, 1, 6), (5, 2, 9), (7, 0, 2),
+]  # fmt: skip
 MAPPINGS = ["contiguous", "permutation", "permuted words", "hierarchical_hash"]
 
 
