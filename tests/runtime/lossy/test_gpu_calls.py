@@ -1,5 +1,6 @@
 """Lossy calls of emulated GPUs: sums, residuals and bytes are those of CPUs, bit for bit."""
 
+import os
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 import torch
 
 import zenc
+from tests.emulator.sanitized import assert_clean
 from tests.runtime.lossy.test_codes import coded
 from tests.runtime.lossy.test_conservation import compiled, gradients, scheme
+from tests.support.cases import same_bits
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
 from tests.support.shipped import LOSSY
@@ -248,3 +251,22 @@ def test_sums_that_float32_can_not_hold_are_refused() -> None:
     many: Any = SimpleNamespace(size=1025, rank=0)
     with pytest.raises(BuildError, match="1025 values of 16 bits have more than 25"):
         backend(artifact, torch.device("cpu"), many, 1.0)
+
+
+LARGE = [*((name, size, (1 << 20) + 3) for name in LOSSY for size in (2, 3)), *((name, 2, 4_000_000) for name in LOSSY)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("name", "size", "units"), LARGE)
+def test_large_tensors_stay_in_their_memory(name, size, units):
+    """Kernels and host under the address sanitizer, in a process of its own, and the CPU's bits."""
+    if "EMULATOR_MODE" not in os.environ:
+        test = f"{__file__}::test_large_tensors_stay_in_their_memory[{name}-{size}-{units}]"
+        return assert_clean("address", "-m", "slow", test, EMULATOR_SECONDS="3000")
+    artifact = zenc.compile(name, ranks=size)
+    inputs, found = drawn(size, units, 0, torch.float32), []
+    for ranks in (collectives(artifact, size), on_gpus(artifact, size)):
+        sums = run_all(ranks, [tensor.clone() for tensor in inputs], "mean", name="w")
+        found.append([*sums, *(rank.residual("w") for rank in ranks if artifact.plan.feedback is not None)])
+    assert same_bits([torch.cat([each.flatten() for each in of]) for of in found])
