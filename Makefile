@@ -61,7 +61,7 @@ gpu-packages: $(STAMP)  ## what test-gpu INSTALL=no needs beside PyTorch, into .
 	$(PIP) --upgrade --no-deps --target .gpu/packages $(GPU_PACKAGES)
 
 gpu-half-hour: $(if $(filter no,$(INSTALL)),,$(STAMP))  ## on a machine with a GPU: check and measure what matters most, into build/gpu
-	$(if $(filter no,$(INSTALL)),$(PYTHON),$(BIN)/python) -m benchmarks.gpu_half_hour
+	tests/gpu/half_hour.sh $(if $(filter no,$(INSTALL)),$(PYTHON),$(BIN)/python)
 
 fuzz: $(STAMP)  ## each property of any input on 5,000 inputs, which takes an hour or two; INPUTS=500 for less
 	ZENC_FUZZ_INPUTS=$(INPUTS) $(BIN)/python -m pytest -m fuzz -n auto --hypothesis-profile=long --timeout=0 -o faulthandler_timeout=0 $(TESTS)

@@ -186,9 +186,8 @@ def case_study(results: Results) -> str:
     behind = {name: f"{PUBLISHED['nmt'][name]['value']:.0%}" for name in ("few_agsparse", "few_balanced")}
     few = (
         "At batch 1 the overlap is not published, and the profile of batch 64 has too much of it. Where AGsparse is "
-        f"behind SparCML by the {behind['few_agsparse']} that are published, Balanced Parallelism is behind "
-        f"by {pairs}; "
-        f"published are {behind['few_balanced']}."
+        f"behind SparCML by the {behind['few_agsparse']} that are published, Balanced Parallelism is behind by "
+        f"{pairs}; published are {behind['few_balanced']}."
     )
     return "\n\n".join(
         (
@@ -215,14 +214,11 @@ def crossover(results: Results) -> tuple[str, ...]:
     rows = [(str(row["ranks"]), *(cell(row[name]) for name in models)) for row in results["crossover"]]
     (of_16,) = (row for row in results["crossover"] if row["ranks"] == 16)
     said = (
-        f"**An overlap of {SPARSITY['overlap_that_suffices']:g} suffices among 16 GPUs for Balanced "
-        "Parallelism to be "
+        f"**An overlap of {SPARSITY['overlap_that_suffices']:g} suffices among 16 GPUs for Balanced Parallelism to be "
         "better than Hierarchical Centralization.** That depends on how ranks overlap: it is from "
-        f"{of_16['random subset']:.3f} on if they draw from a common subset, from {of_16['words']:.3f} with "
-        "words (Zipf's "
-        f"law, density 0.1 %), but only from {of_16['common core']:.2f} if they share a core and nothing "
-        "else. The overlap "
-        "from which on it sends less:"
+        f"{of_16['random subset']:.3f} on if they draw from a common subset, from {of_16['words']:.3f} with words "
+        f"(Zipf's law, density 0.1 %), but only from {of_16['common core']:.2f} if they share a core and nothing else. "
+        "The overlap from which on it sends less:"
     )
     return "### Which scheme is best", said, table(heads, [RIGHT] * len(heads), rows)
 
@@ -242,10 +238,9 @@ def hashing(results: Results) -> tuple[str, ...]:
     ]
     stated = " and ".join(f"{row['value']:.1%} in {row['slots']:.0f} times" for row in results["losses"])
     said = (
-        f"**A single hash function loses, at 10 % density, {stated} the memory of the dense tensor.** With x "
-        "items a slot "
-        "a random hash overwrites 1 - (1 - e^-x) / x of the items. The published shares follow for a quarter of the "
-        "stated memories, or for four times the density:"
+        f"**A single hash function loses, at 10 % density, {stated} the memory of the dense tensor.** With x items a "
+        "slot a random hash overwrites 1 - (1 - e^-x) / x of the items. The published shares follow for a quarter of "
+        "the stated memories, or for four times the density:"
     )
     heads_of = ("units / slots", "functions", "all together", "one by one", "drawn")
     rows_of = [
@@ -259,13 +254,10 @@ def hashing(results: Results) -> tuple[str, ...]:
         for row in results["overflow"]
     ]
     four = (
-        "**With four hash functions fewer than 1 % of the units collide.** At the load of the evaluation, r1 "
-        "= 2 |G| d, "
-        "more do; from a load of about 0.4 down it is true. *All together*: all units try the first "
-        "function, those that "
-        "are left the second, and so on, as threads in step do; it is also drawn. *One by one*: each unit "
-        "tries all its "
-        "functions before the next one."
+        "**With four hash functions fewer than 1 % of the units collide.** At the load of the evaluation, r1 = 2 |G| "
+        "d, more do; from a load of about 0.4 down it is true. *All together*: all units try the first function, "
+        "those that are left the second, and so on, as threads in step do; it is also drawn. *One by one*: each unit "
+        "tries all its functions before the next one."
     )
     return (
         "### What hashing loses",
