@@ -1,7 +1,6 @@
-"""The fits of ``overlap`` as tables: parameters, what follows from them, and by how much one for all would be off."""
+"""The fits of ``overlap`` as tables: parameters, and what follows from them."""
 
-from collections.abc import Callable, Sequence
-from math import log
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.reproduce import SPARSITY, where
@@ -69,21 +68,3 @@ def family(name: str, place: str, profile: Profile) -> dict[str, Any]:
         "first eighth": first,
         "zen": 2 / (2 * d8 + d128 + 1 / 32),
     }
-
-
-def common(names: Sequence[str]) -> dict[str, Any]:
-    """Return one exponent for ``names``, by least squares of log gamma, and the residuals."""
-
-    def logs(exponent: float) -> list[float]:
-        return [log(gamma_of(name, exponent) / POINTS[name][1]()) for name in names]
-
-    low, high = 0.3, 4.0
-    for _ in range(40):  # the sum of squares has one valley: each log falls with the exponent
-        a, b = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, b) if sum(x * x for x in logs(a)) < sum(x * x for x in logs(b)) else (a, high)
-    rows = [{"model": n, "ranks": POINTS[n][0], "published": POINTS[n][1](), "ours": gamma_of(n, low)} for n in names]
-    return {"exponent": low, "points": rows}
-
-
-def gamma_of(name: str, exponent: float) -> float:
-    return float(words(density_of(name), exponent, rows_of(name)).densification(POINTS[name][0]))

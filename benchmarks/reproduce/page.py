@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.lab.suite.figures import MARKS, WIDTH, panels
+from benchmarks.lab.suite.figures import WIDTH, panels
 from benchmarks.pages import LEFT, RIGHT, table, table_of
 from benchmarks.reproduce import PUBLISHED, SPARSITY
 from benchmarks.reproduce.fits import POINTS
 from benchmarks.reproduce.results import Results
 from benchmarks.reproduce.workloads import fitted
 from zenc.draw.colour import distinct
-from zenc.draw.plots.figure import QUIET, RULE, as_svg, logarithmic, round_values
+from zenc.draw.plots.figure import RULE, as_svg, logarithmic, round_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
@@ -39,8 +39,6 @@ def overlap(results: Results) -> str:
         "Both families, fitted to the same point: what they say where nothing is published differs. *Zen over dense* "
         "is by volume, on 16 machines of 8.",
         families(fits["families"]),
-        "One exponent for several models, by least squares of log gamma, and its residuals:",
-        common(fits["common"]),
     )
     return "\n\n".join(parts)
 
@@ -73,22 +71,6 @@ def families(rows: list[dict[str, Any]]) -> str:
         ("the point", "{where}"),
     )
     return table_of(rows, columns, 2, 7)
-
-
-def common(fits: list[dict[str, Any]]) -> str:
-    columns = (
-        ("s", "{exponent:.3f}"),
-        ("", "{model}, gamma^{ranks}"),
-        ("published", "{published:.3g}"),
-        ("ours", "{ours:.3g}"),
-        ("residual", "{residual:+.0%}"),
-    )
-    rows = [
-        {**point, "exponent": fit["exponent"], "residual": point["ours"] / point["published"] - 1}
-        for fit in fits
-        for point in fit["points"]
-    ]
-    return table_of(rows, columns, 0, 1)
 
 
 KINDS = {
@@ -192,7 +174,6 @@ def case_study(results: Results) -> str:
     return "\n\n".join(
         (
             "## The case of NMT",
-            picture("nmt"),
             table(heads, (LEFT, *[RIGHT] * len(sizes)), body),
             table(("", "published", "computed"), (LEFT, LEFT, LEFT), said),
             few,
@@ -276,7 +257,6 @@ def holds(results: Results) -> tuple[str, ...]:
 FIGURES = {
     "ratios": "Ratios as published, as computed, and what zenc's best scheme is beside them",
     "sums": "How dense the sum of k ranks is: the fitted profiles, and the published points",
-    "nmt": "NMT: time of the busiest GPU over that of a dense all-reduce, by volume",
 }
 """Captions by name."""
 
@@ -287,7 +267,7 @@ def picture(name: str) -> str:
 
 def figures(results: Results) -> dict[str, str]:
     """Return the SVG of each figure by its file's name; raises CostError (``plots-missing``) without matplotlib."""
-    drawn = {"ratios": ratios(results), "sums": sums(results), "nmt": nmt(results)}
+    drawn = {"ratios": ratios(results), "sums": sums(results)}
     return {f"{name}.svg": svg for name, svg in drawn.items()}
 
 
@@ -333,23 +313,3 @@ def sums(results: Results) -> str:
         axes.legend()
 
     return as_svg(draw, WIDTH, 3.8, "Density of a sum by the ranks in it", "The profiles that were fitted, by model.")
-
-
-def nmt(results: Results) -> str:
-    volumes = results["volumes"]
-
-    def draw(figure: FigureBase) -> None:
-        (axes,) = panels(figure, 1)
-        for k, ((name, found), colour) in enumerate(zip(volumes.items(), distinct(len(volumes)), strict=True)):
-            sizes = [int(n) for n in found]
-            line = "--" if name in ("balanced", "hierarchical_centralization", "holders") else "-"
-            mark = MARKS[k % len(MARKS)]
-            axes.plot(sizes, list(found.values()), line, color=colour, marker=mark, markersize=4.5, label=name)
-        axes.axhline(1, color=QUIET, linewidth=0.8)
-        logarithmic(axes, "x", sizes, "{:g}".format)
-        axes.set(xlabel="GPUs", ylabel="times that of a dense all-reduce", ylim=(0, 2))
-        axes.grid(True)
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-
-    fixed = "NMT's gradients, as fitted; the busiest GPU, by volume alone. Dashed: as zenc writes the schemes."
-    return as_svg(draw, WIDTH, 4.2, "Time over that of a dense all-reduce, by number of GPUs", fixed)

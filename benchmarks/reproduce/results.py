@@ -9,7 +9,7 @@ from benchmarks.reproduce import PUBLISHED, claims
 from benchmarks.reproduce.claims import checks, summary, volumes
 from benchmarks.reproduce.compare import NEAR, Row, computation, first_eighth, most, rows
 from benchmarks.reproduce.cost import PUBLISHED_SCHEMES, by_gpu, cost, ours
-from benchmarks.reproduce.fits import chosen, common, families
+from benchmarks.reproduce.fits import chosen, families
 from benchmarks.reproduce.workloads import ASSUMED, NATURAL, PRUNED, workload
 
 Results = dict[str, Any]
@@ -20,11 +20,7 @@ def results() -> Results:
     compared, volume = rows(), volumes()
     found: Results = rounded(
         {
-            "fits": {
-                "chosen": chosen(),
-                "families": families(),
-                "common": [common(("NMT", "BERT")), common(("NMT", "BERT", "DeepFM"))],
-            },
+            "fits": {"chosen": chosen(), "families": families()},
             "rows": [row.to_json() for row in compared],
             "agreement": agreement(compared),
             "computation": {name: computation(name) for name in PUBLISHED["workloads"]},

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 CAPTIONS = {
     "scale": "Rows at 2 %: bytes and times by the number of ranks",
     "ratios": "Times over that of the best scheme, at every point",
-    "library": "Bytes and times of the whole library",
 }
 SIZES = (2, 4, 8, 16)
 MARKS = "osD^vPX<>*hdp"
@@ -29,7 +28,7 @@ WIDTH = 9.6
 
 def figures(results: Results) -> dict[str, str]:
     """Return the SVG of each figure by the name of its file, but for figures whose results are missing."""
-    draw: dict[str, Callable[[Results], str]] = {"scale": scale, "ratios": ratios, "library": library}
+    draw: dict[str, Callable[[Results], str]] = {"scale": scale, "ratios": ratios}
     drawn = {f"{name}.svg": draw[name](results) for name in CAPTIONS}
     return {name: svg for name, svg in drawn.items() if svg}
 
@@ -92,34 +91,6 @@ def ratios(results: Results) -> str:
 
     fixed = "Ranks, tensor and network of each point are those of its table. Less is better."
     return as_svg(draw, WIDTH, 1.3 + 0.36 * len(found), "Time over that of the best scheme, at every point", fixed)
-
-
-def library(results: Results) -> str:
-    result = shaped(results, "library-8")
-    if not result:
-        return ""
-    peers = sorted(result.rows, key=lambda peer: -result.rows[peer].seconds.median)
-    names, rows = [label(peer) for peer in peers], [result.rows[peer] for peer in peers]
-
-    def draw(figure: FigureBase) -> None:
-        sent, took = panels(figure, 2)
-        (colour,) = distinct(1)
-        megabytes = [(row.sent or 0) / 1e6 for row in rows]
-        sent.plot(megabytes, names, "o", color=colour)
-        sent.set(xlabel="MB sent by the busiest rank; line: bound B2")
-        middle, away = bars([row.seconds for row in rows], 1e3)
-        took.errorbar(middle, names, xerr=away, fmt="o", color=colour)
-        took.set(xlabel="ms of a call, quartiles; line: B2 over rate")
-        took.tick_params(labelleft=False)
-        for axes, bound, values in zip((sent, took), bounds(result), (megabytes, middle), strict=True):
-            axes.grid(True)
-            axes.axvline(bound, color=INK, linewidth=0.8)
-            low, high = min([bound, *values]) / 1.15, max([bound, *values]) * 1.15
-            logarithmic(axes, "x", round_values(low, high), "{:g}".format)
-            axes.set_xlim(low, high)
-
-    fixed = f"{result.settings.ranks} ranks, {fixed_of(result)}"
-    return as_svg(draw, WIDTH, 0.9 + 0.3 * len(peers), "Bytes and time of a call by scheme", fixed)
 
 
 def bounds(result: Result) -> tuple[float, float]:
