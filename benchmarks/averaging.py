@@ -117,13 +117,9 @@ def measured(steps: int, seeds: int) -> Iterator[Row]:
 
 def shown(data: dict[str, Any]) -> str:
     columns = (
-        ("averages", "{way}"),
-        ("text of a rank", "{text}"),
-        ("sent a step, in parameters", "{sent:.2f}"),
-        ("bits of the mean", "{bits:.3f}"),
-        ("of the worst rank", "{worst:.3f}"),
-        ("apart", "{apart:.1%}"),
-    )
+        ("averages", "{way}"), ("text of a rank", "{text}"), ("sent a step, in parameters", "{sent:.2f}"),
+        ("bits of the mean", "{bits:.3f}"), ("of the worst rank", "{worst:.3f}"), ("apart", "{apart:.1%}"),
+    )  # fmt: skip
     return table_of(data["rows"], columns, 2)
 
 

@@ -30,7 +30,7 @@ FILES = (
     *(f"{SAMPLES}/{name}" for name in ("dgx_a100.txt(nodes = 2)", "hgx_h100.xml(nodes = 4)")),
     *(f"schemes/topologies/{name}" for name in ("two_boxes.zen", "p3.zen")),
     *(f"examples/unequal_machines/{name}" for name in ("box.txt", "small.txt", "cluster.zen")),
-)
+)  # fmt: skip
 CLUSTERS = (*BUILDERS, *(str(ROOT / name) for name in FILES))
 
 

@@ -10,9 +10,8 @@ again, alone, and its messages are copied from there. So the times are those of 
 * rows: 1 % of 2,000,000 rows of 128 values, and of 800,000 rows of 1,024, as an uncoalesced gradient has them.
 * empty: one value, which shows what a call costs before any byte.
 
-Floors of the same run: a read of the values (half a copy), and ``x[x != 0]``, which every sparse format of PyTorch
-pays; ``reads`` is a time over that of one read. Medians; the kernels are timed by PyTorch's profiler in one more call.
-It prints one JSON object, and "not measured" without a GPU.
+The floor of the same run is a read of the values, half a copy; ``reads`` is a time over that of one read. Medians; the
+kernels are timed by PyTorch's profiler in one more call. It prints one JSON object, and "not measured" without a GPU.
 """
 
 import contextlib
@@ -123,8 +122,6 @@ class Measured:
     workload: str
     call: float
     read: float
-    filtered: float
-    """Milliseconds of ``x[x != 0]``, where x are the values."""
     received: int
     """Bytes of the messages that the rank received."""
     kernels: tuple[Kernel, ...]
@@ -200,10 +197,9 @@ class Bench(SharedRanks):
         runs = [self._again(mine, expected, messages) for _ in range(repeat + 1)]
         values = mine._values() if mine.is_sparse else mine
         read = self.clock.median(lambda: values.clone(), repeat) / 2
-        filtered = self.clock.median(lambda: values[values != 0], repeat)
         copy = mine.clone()
         found = self.clock.kernels(lambda: self._ranked(0, copy))
-        return Measured(workload, statistics.median(runs[1:]), read, filtered, received, found)
+        return Measured(workload, statistics.median(runs[1:]), read, received, found)
 
     def _recorded(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the sum of ``gradients``, one of each rank, and keep the messages that rank 0 receives."""

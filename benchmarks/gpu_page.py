@@ -4,7 +4,7 @@
 
 ``calls.json`` is of ``python -m benchmarks.gpu_call``, ``calls-link.json`` of the same with ``--link '3600 Gbit/s'``
 and ``calls-bfloat16.json`` with ``--dtype bfloat16``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes --json
-FILE``, ``timeline-2.json`` of ``python -m benchmarks.gpu_timeline --json`` on two ranks.
+FILE``, ``timeline-2.json`` of ``python -m benchmarks.gpu_timeline`` on two ranks.
 """
 
 from typing import Any

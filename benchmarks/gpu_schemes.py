@@ -39,7 +39,6 @@ class SchemeRun:
     units: int
     ranks: int
     wrong: str
-    first_s: float = 0.0
     call: float = 0.0
     """Milliseconds of a call of all ranks, the median."""
     read: float = 0.0
@@ -50,14 +49,12 @@ class SchemeRun:
 
 def run_scheme(scheme: str, size: int, units: int, machine: Machine, clock: Clock, repeat: int) -> SchemeRun:
     """Sum tensors of ``units`` float32 by ``scheme`` among ``size`` ranks: check, time, and profile one call."""
-    started = time.perf_counter()
     try:
         ranks = SharedRanks(compile(scheme, ranks=size), size, machine.nccl, clock)
         gradients = _gradients(scheme, size, units, clock.device)
         sums = ranks.sums([gradient.clone() for gradient in gradients])
-        first = time.perf_counter() - started
         if wrong := _wrong(scheme, gradients, sums):
-            return SchemeRun(scheme, units, size, wrong, first)
+            return SchemeRun(scheme, units, size, wrong)
         del sums
         took = [timed(ranks, gradients) for _ in range(repeat)]
         copies = [gradient.clone() for gradient in gradients]
@@ -65,7 +62,7 @@ def run_scheme(scheme: str, size: int, units: int, machine: Machine, clock: Cloc
     except (ZencError, RuntimeError) as error:
         return SchemeRun(scheme, units, size, f"{type(error).__name__}: {error}"[:400])
     read, call = clock.median(gradients[0].clone, repeat) / 2, statistics.median(took)
-    return SchemeRun(scheme, units, size, "", first, call, read, call / size / read, kernels)
+    return SchemeRun(scheme, units, size, "", call, read, call / size / read, kernels)
 
 
 def timed(ranks: SharedRanks, gradients: Sequence[torch.Tensor]) -> float:

@@ -1,12 +1,12 @@
 """Timeline of one training step on a GPU: the kernels of the model, of DDP's messages, and of zenc's calls.
 
-    torchrun --nproc-per-node 2 -m benchmarks.gpu_timeline [--json] [--batch 8192]
+    torchrun --nproc-per-node 2 -m benchmarks.gpu_timeline [--batch 8192]
 
 The model is a small DLRM: a bottom of dense layers, tables with sparse gradients, and a top. Its backward pass has the
 tables' gradients before the bottom's, so that their sums can go on beside it. ``beside`` is the share of the time of
 zenc's kernels and messages in which kernels of the model, or DDP's messages, run as well. Steps are timed with zenc and
 without any message (``zenc.noop_hook``), medians. Ranks share the GPU where NCCL lets them: 2.30.3 or later, with
-NCCL_MULTI_RANK_GPU_ENABLE=1. Without a GPU it prints "not measured".
+NCCL_MULTI_RANK_GPU_ENABLE=1. It prints one JSON object, and "not measured" without a GPU.
 """
 
 import json
@@ -150,18 +150,15 @@ def results(device: torch.device, batch: int, repeat: int) -> dict[str, Any]:
 
 def main() -> int:
     parser = new_parser(__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--batch", type=int, default=8192, help="examples of a rank's batch")
     parser.add_argument("--repeat", type=int, default=10, help="steps of which the median counts")
     given = parser.parse_args()
     if not torch.cuda.is_available():
-        print(json.dumps("not measured") if given.json else "not measured")
+        print(json.dumps("not measured"))
         return 0
     found = results(open_group("nccl", "cuda:0"), given.batch, given.repeat)
     if dist.get_rank() == 0:
-        told = f"a step {found['step_ms']:.2f} ms, without messages {found['silent_step_ms']:.2f} ms"
-        zencs = f"zenc {found['zenc_ms']:.2f} ms of it, {found['beside']:.0%} beside other work"
-        print(compact(found) if given.json else "\n".join([found["machine"], told, zencs, *found["timeline"]]))
+        print(compact(found))
     dist.destroy_process_group()
     return 0
 

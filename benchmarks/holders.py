@@ -128,15 +128,11 @@ def _bound(profile: Profile, ranks: int) -> float:
 def directory_tables(data: dict[str, list[Point]]) -> str:
     scale = [{**point, "over": point["holders"] / point["balanced"]} for point in data["scale"]]
     columns = (
-        ("gradient", "{gradient}"),
-        ("ranks", "{ranks:,}"),
-        ("`balanced`, ms", "{balanced ms:.2f}"),
-        ("all hear all, ms", "{gathering ms:.2f}"),
-        ("`holders`, ms", "{holders ms:.2f}"),
-        ("over `balanced`", "{over:.3f}"),
-        ("bytes over B2, all hear all", "{gathering_over_bound:.3f}"),
+        ("gradient", "{gradient}"), ("ranks", "{ranks:,}"), ("`balanced`, ms", "{balanced ms:.2f}"),
+        ("all hear all, ms", "{gathering ms:.2f}"), ("`holders`, ms", "{holders ms:.2f}"),
+        ("over `balanced`", "{over:.3f}"), ("bytes over B2, all hear all", "{gathering_over_bound:.3f}"),
         ("`holders`", "{holders_over_bound:.3f}"),
-    )
+    )  # fmt: skip
     most = [max(point[way] for point in data["owned"]) for way in ("from_all", "by_directory")]
     owned = (
         f"Of drawn gradients, among up to {max(OWNED_RANKS)} ranks, the rank that owns most has at most {most[0]:.3f} "
@@ -149,16 +145,12 @@ def directory_tables(data: dict[str, list[Point]]) -> str:
 
 def tiers_table(data: dict[str, list[Point]]) -> str:
     columns = (
-        ("gradient", "{gradient}"),
-        ("machines x ranks", "{machines} x {ranks}"),
-        ("`balanced`, ms", "{balanced:.2f}"),
-        ("`holders`, ms", "{holders:.2f}"),
-        ("`balanced` across, ms", "{balanced_across:.2f}"),
-        ("`holders` across, ms", "{holders_across:.2f}"),
-        ("over the best other", "{over:.3f}"),
-        ("MB, `balanced` across", "{balanced MB:.2f}"),
+        ("gradient", "{gradient}"), ("machines x ranks", "{machines} x {ranks}"),
+        ("`balanced`, ms", "{balanced:.2f}"), ("`holders`, ms", "{holders:.2f}"),
+        ("`balanced` across, ms", "{balanced_across:.2f}"), ("`holders` across, ms", "{holders_across:.2f}"),
+        ("over the best other", "{over:.3f}"), ("MB, `balanced` across", "{balanced MB:.2f}"),
         ("`holders` across", "{holders MB:.2f}"),
-    )
+    )  # fmt: skip
     rows = []
     for point in data["tiers"]:
         ms = {name: 1e3 * seconds for name, seconds in point["seconds"].items()}

@@ -172,14 +172,10 @@ def plan_of(scheme: str) -> Plan:
 
 def table(rows: list[Compared]) -> str:
     columns = (
-        ("point", "`{point}`"),
-        ("scheme", "`{scheme}`"),
-        ("measured ms", "{measured_ms:.1f}"),
-        ("predicted ms", "{predicted_ms:.1f}"),
-        ("measured ratio", "{measured_ratio:.3f}"),
-        ("predicted ratio", "{predicted_ratio:.3f}"),
-        ("off", "{missed:+.1%}"),
-    )
+        ("point", "`{point}`"), ("scheme", "`{scheme}`"), ("measured ms", "{measured_ms:.1f}"),
+        ("predicted ms", "{predicted_ms:.1f}"), ("measured ratio", "{measured_ratio:.3f}"),
+        ("predicted ratio", "{predicted_ratio:.3f}"), ("off", "{missed:+.1%}"),
+    )  # fmt: skip
     return table_of((row.told() for row in rows), columns, 2)
 
 

@@ -187,15 +187,10 @@ def step_of(run: CharacterSteps, computing: float) -> TrainingStep:
 
 def told(rows: list[PredictedStep]) -> str:
     columns = (
-        ("model", "{model}"),
-        ("hosts", "{ranks}"),
-        ("way", "`{name}`"),
-        ("measured ms", "{measured_ms:.1f}"),
-        ("predicted ms", "{predicted_ms:.1f}"),
-        ("times as fast as DDP", "{measured_ratio:.2f}"),
-        ("predicted", "{predicted_ratio:.2f}"),
-        ("off", "{missed:+.1%}"),
-    )
+        ("model", "{model}"), ("hosts", "{ranks}"), ("way", "`{name}`"), ("measured ms", "{measured_ms:.1f}"),
+        ("predicted ms", "{predicted_ms:.1f}"), ("times as fast as DDP", "{measured_ratio:.2f}"),
+        ("predicted", "{predicted_ratio:.2f}"), ("off", "{missed:+.1%}"),
+    )  # fmt: skip
     body = [row.told() | {"name": label(row.way)} for row in rows]
     near = sum(abs(row.missed) <= 0.1 for row in rows)
     return f"{table_of(body, columns, 3)}\n\n{near} of {len(rows)} ratios are within 10 %."

@@ -86,14 +86,10 @@ def row(rate: float, every: int, name: str, numbers: int, changed: int, size: in
 def shown(data: dict[str, Any]) -> str:
     """Return a table with a row for each dtype, rate and number of steps between publications."""
     columns = (
-        ("dtype", "{dtype}"),
-        ("rate", "{rate:g}"),
-        ("steps between", "{every}"),
-        ("changed", "{changed:.1%}"),
-        ("bytes a change", "{bytes:.2f}"),
-        ("index and value over ours", "{pairs_over_ours:.1f}"),
+        ("dtype", "{dtype}"), ("rate", "{rate:g}"), ("steps between", "{every}"), ("changed", "{changed:.1%}"),
+        ("bytes a change", "{bytes:.2f}"), ("index and value over ours", "{pairs_over_ours:.1f}"),
         ("whole over ours", "{whole_over_ours:.1f}"),
-    )
+    )  # fmt: skip
     return table_of(data["rows"], columns, 1)
 
 

@@ -16,12 +16,9 @@ MARKS = "<!-- step profile: written by benchmarks.step_profile -->", "<!-- end o
 PART = Part(DOCS / "internals" / "performance.md", *MARKS)
 BASE = "ddp-sparse"
 LANES = {
-    "ddp-sparse": "DDP, sparse",
-    "auto": "zenc, `auto`",
-    "holders": "zenc, `holders`",
-    "balanced": "zenc, `balanced`",
-    "no-sync": "nothing summed",
-}
+    "ddp-sparse": "DDP, sparse", "auto": "zenc, `auto`", "holders": "zenc, `holders`",
+    "balanced": "zenc, `balanced`", "no-sync": "nothing summed",
+}  # fmt: skip
 
 
 def points() -> Iterator[tuple[str, Mapping[str, Mapping[str, Any]]]]:

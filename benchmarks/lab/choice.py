@@ -9,7 +9,7 @@ take turns, so that their times are compared round by round.
 """
 
 from benchmarks.lab.suite.page import NOT_MEASURED
-from benchmarks.lab.suite.points import Point, point
+from benchmarks.lab.suite.points import point
 from benchmarks.lab.suite.results import Result, Results
 from benchmarks.lab.suite.run import Suite, carry_out
 from benchmarks.pages import LEFT, ROOT, between, table
@@ -32,22 +32,13 @@ WORKLOADS = {
 WITHIN = 1.05
 
 
-def points() -> tuple[Point, ...]:
-    return tuple(
-        point(
-            f"{name}-{size}",
-            f"{shows}, {size} ranks",
-            8 + size * seconds,
-            f"--ranks {size} --rounds 5 --dense-rounds 5 {words}",
-            (AUTO, *SPARSE, *([DENSE] if name == "full" else [])),
-            (),
-        )
-        for name, (shows, words, seconds) in WORKLOADS.items()
-        for size in SIZES
-    )
-
-
-POINTS = points()
+POINTS = tuple(
+    point(f"{name}-{size}", f"{shows}, {size} ranks", 8 + size * seconds,
+          f"--ranks {size} --rounds 5 --dense-rounds 5 {words}", (AUTO, *SPARSE, *([DENSE] if name == "full" else [])),
+          ())
+    for name, (shows, words, seconds) in WORKLOADS.items()
+    for size in SIZES
+)  # fmt: skip
 
 
 def best(result: Result) -> str:

@@ -25,14 +25,9 @@ NVLINK = 6 * 25e9
 WIRE = bandwidth_only("the wire alone")
 
 PUBLISHED_SCHEMES = {
-    "AllReduce": "dense_ring",
-    "AGsparse": "agsparse",
-    "SparCML": "sparcml",
-    "Sparse PS": "sparse_ps",
-    "OmniReduce": "blocks",
-    "Zen with COO": "zen_coo",
-    "Zen": "zen",
-}
+    "AllReduce": "dense_ring", "AGsparse": "agsparse", "SparCML": "sparcml", "Sparse PS": "sparse_ps",
+    "OmniReduce": "blocks", "Zen with COO": "zen_coo", "Zen": "zen",
+}  # fmt: skip
 """Names that the paper gives to schemes -> the scheme that comes with zenc, or one of OWN."""
 OWN = """
 scheme blocks {

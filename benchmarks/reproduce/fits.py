@@ -59,12 +59,7 @@ def family(name: str, place: str, profile: Profile) -> dict[str, Any]:
     d8, d128 = (float(profile.union(k)) for k in (8, 128))
     first = profile.skewness(8) / 8
     return {
-        "model": name,
-        "where": where(place),
-        "family": profile.name,
-        "gamma 8": d8 / profile.density,
-        "gamma 128": d128 / profile.density,
-        "overlap": profile.overlap,
-        "first eighth": first,
+        "model": name, "where": where(place), "family": profile.name, "gamma 8": d8 / profile.density,
+        "gamma 128": d128 / profile.density, "overlap": profile.overlap, "first eighth": first,
         "zen": 2 / (2 * d8 + d128 + 1 / 32),
-    }
+    }  # fmt: skip

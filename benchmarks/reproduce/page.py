@@ -45,31 +45,20 @@ def overlap(results: Results) -> str:
 
 def chosen(rows: list[dict[str, Any]]) -> str:
     columns = (
-        MODEL,
-        ("family", "{family}"),
-        ("fitted to", "{fitted to}"),
-        ("density", "{density:.2%}"),
-        ("overlap", "{overlap:.2f}"),
-        ("gamma^8", "{gamma[8]:.2f}"),
-        ("gamma^128", "{gamma[128]:.1f}"),
-        ("first eighth", "{first eighth:.0%}"),
-        ("skewness of 128", "{skewness at 128:.1f}"),
-    )
+        MODEL, ("family", "{family}"), ("fitted to", "{fitted to}"), ("density", "{density:.2%}"),
+        ("overlap", "{overlap:.2f}"), ("gamma^8", "{gamma[8]:.2f}"), ("gamma^128", "{gamma[128]:.1f}"),
+        ("first eighth", "{first eighth:.0%}"), ("skewness of 128", "{skewness at 128:.1f}"),
+    )  # fmt: skip
     gammas = ({int(ranks): gamma for ranks, gamma in row["gamma"].items()} for row in rows)
     return table_of((row | {"gamma": gamma} for row, gamma in zip(rows, gammas, strict=True)), columns, 3)
 
 
 def families(rows: list[dict[str, Any]]) -> str:
     columns = (
-        MODEL,
-        ("family", "{family}"),
-        ("gamma^8", "{gamma 8:.2f}"),
-        ("gamma^128", "{gamma 128:.1f}"),
-        ("overlap", "{overlap:.2f}"),
-        ("first eighth", "{first eighth:.0%}"),
-        ("Zen over dense", "{zen:.2f}"),
+        MODEL, ("family", "{family}"), ("gamma^8", "{gamma 8:.2f}"), ("gamma^128", "{gamma 128:.1f}"),
+        ("overlap", "{overlap:.2f}"), ("first eighth", "{first eighth:.0%}"), ("Zen over dense", "{zen:.2f}"),
         ("the point", "{where}"),
-    )
+    )  # fmt: skip
     return table_of(rows, columns, 2, 7)
 
 
@@ -101,16 +90,9 @@ def compared(results: Results) -> str:
 
 def rows_of(rows: list[dict[str, Any]]) -> str:
     columns = (
-        ("model", "{model}"),
-        ("Gbit/s", "{gbits}"),
-        ("", "{of} over {over}"),
-        ("published", "{published:.2f}"),
-        ("computed", "{computed}"),
-        ("", "{off}"),
-        ("zenc", "{best:.2f}"),
-        ("by", "`{name}`"),
-        ("why", "{why}"),
-    )
+        ("model", "{model}"), ("Gbit/s", "{gbits}"), ("", "{of} over {over}"), ("published", "{published:.2f}"),
+        ("computed", "{computed}"), ("", "{off}"), ("zenc", "{best:.2f}"), ("by", "`{name}`"), ("why", "{why}"),
+    )  # fmt: skip
     fitted = {"computed": "(fitted)", "off": "", "why": "the time of computation is taken from it"}
     told = (
         fitted

@@ -91,14 +91,10 @@ def losses() -> list[dict[str, Any]]:
         fits = claims.load_that_loses(point["value"])
         found.append(
             {
-                **point,
-                "load": load,
-                "ours": claims.lost(load),
-                "drawn": claims.lost_drawn(load),
-                "load that fits": fits,
-                "slots that fit": point["density"] / fits,
+                **point, "load": load, "ours": claims.lost(load), "drawn": claims.lost_drawn(load),
+                "load that fits": fits, "slots that fit": point["density"] / fits,
             }
-        )
+        )  # fmt: skip
     return found
 
 

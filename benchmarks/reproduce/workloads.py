@@ -23,25 +23,21 @@ WIDTHS = {"LSTM": 512, "DeepFM": 16, "NMT": 512, "BERT": 768}
 VALUES = {"Llama3.2-3B": 3.21e9, "OPT-2.7B": 2.65e9, "Gemma2-2B": 2.61e9, "BERT": 23e6}
 
 ASSUMED = (
-    ("rows", "LSTM and NMT: 512 values a row; DeepFM: 16. The paper has the number of values alone. 406M "
-     "values of the LSTM are "
-     "the 793,471 words of One Billion Word by 512."),
+    ("rows", "LSTM and NMT: 512 values a row; DeepFM: 16. The paper has the number of values alone. 406M values of the "
+     "LSTM are the 793,471 words of One Billion Word by 512."),
     ("values of the LLMs", "3.21, 2.65 and 2.61 billion (Llama3.2-3B, OPT-2.7B, Gemma2-2B), from their model "
      "cards. No ratio depends on them."),
     ("values", "float32, as in the paper's formulas. For the LLMs the last column also has bfloat16."),
     ("inside a machine", "one switch, 150 GB/s a GPU and direction: the 6 NVLinks of a V100. The paper says NVLink."),
     ("network", "one card a machine, which all its GPUs share; links carry their full bandwidth, without latency."),
     ("computation", "nothing is hidden behind it: a step is computation, then the synchronisation of all "
-     "gradients. What is hidden "
-     "in truth is part of the time that is fitted."),
+     "gradients. What is hidden in truth is part of the time that is fitted."),
     ("parts", "of the schemes whose parts are ranges: one range of the tensor for each machine, as in the paper's "
      "theory. What another order of ranges changes is in the table of times."),
     ("the dense layers", "LSTM, DeepFM and NMT: all-reduced densely beside the embedding, whatever the scheme."),
     ("top 5 %", "ranks choose independently, as often in the first eighth of a tensor as the paper says at "
-     "least. What they choose "
-     f"comes in runs: a block of {BLOCK} values holds any as often as so many independent values would, a "
-     "power of two, that 30 % of "
-     "OPT-2.7B's travel."),
+     f"least. What they choose comes in runs: a block of {BLOCK} values holds any as often as so many independent "
+     "values would, a power of two, that 30 % of OPT-2.7B's travel."),
 )  # fmt: skip
 
 

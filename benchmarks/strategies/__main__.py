@@ -19,20 +19,12 @@ PART = Part(ROOT / "benchmarks" / "reports" / "strategies.md", BEGIN, results=DO
 def results() -> Results:
     measured = oscar.measured()
     return {
-        "published": published(),
-        "espresso": espresso.rows(),
-        "scaling": peers.scaling(),
-        "peers": peers.rows(),
-        "times": espresso.times(),
-        "crippled": espresso.crippled(),
-        "never worse": espresso.never_worse(),
-        "groups": groups.rows(),
-        "mergecomp": groups.compared(),
-        "topka2a": others.topka2a(),
-        "conditions": others.conditions(),
-        "byteps": others.byteps(),
+        "published": published(), "espresso": espresso.rows(), "scaling": peers.scaling(), "peers": peers.rows(),
+        "times": espresso.times(), "crippled": espresso.crippled(), "never worse": espresso.never_worse(),
+        "groups": groups.rows(), "mergecomp": groups.compared(), "topka2a": others.topka2a(),
+        "conditions": others.conditions(), "byteps": others.byteps(),
         "oscar": {**measured, "rows": oscar.simulated(measured)},
-    }
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

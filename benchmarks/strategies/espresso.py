@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.strategies.decision_tree import Action, Among, Option, Tree
 from benchmarks.strategies.option_search import ChosenOptions, alike, offload, replayed, seconds_of, select
-from benchmarks.strategies.option_table import Candidates, Compressor, Machines, OptionTable, TaskCosts, compresses
+from benchmarks.strategies.option_table import Compressor, Machines, OptionTable, TaskCosts, compresses
 from benchmarks.strategies.traces import LINKS, READINGS, compressor, models, published, trace
 from zenc.strategy.merging import search_groups
 from zenc.strategy.simulation.step import TrainingStep
@@ -128,6 +128,7 @@ def in_two_steps(option: Option) -> bool:
 
 
 CRIPPLED: dict[str, Callable[[Option], bool]] = {
+    "on the GPU alone": lambda option: all(task.device != "cpu" for task in option),
     "on the host alone": lambda option: all(task.device != "gpu" for task in option),
     "across by all-gather alone": across_only(Action.ALL_GATHER),
     "across by all-to-all alone": across_only(Action.SCATTER),
@@ -148,7 +149,7 @@ def crippled() -> list[dict[str, Any]]:
         costs, every = TaskCosts(LINKS[case["links"]], by), list(Tree().options())
         best = step.forward + select(step, OptionTable(every, costs)).seconds
         row: dict[str, Any] = {"model": case["model"], "links": case["links"], "compressor": case["compressor"]}
-        for name, kept in {"on the GPU alone": _on_gpu, **CRIPPLED}.items():
+        for name, kept in CRIPPLED.items():
             of = OptionTable(filter(kept, every), costs)
             row[name] = (step.forward + select(step, of).seconds) / best
         row |= {name: (step.forward + seconds) / best for name, seconds in _unsearched(step, OptionTable(every, costs))}
@@ -165,15 +166,8 @@ def _unsearched(step: TrainingStep, of: OptionTable) -> Iterator[tuple[str, floa
 def quickest_alone(step: TrainingStep, of: OptionTable) -> tuple[Option, ...]:
     """Return for each tensor the option that is quickest if there were no others: a myopic choice."""
     of.prepare([tensor.numel for tensor in step.tensors])
-    return tuple(_quickest(of.of_size(tensor.numel)) for tensor in step.tensors)
-
-
-def _quickest(of: Candidates) -> Option:
-    return of.options[int(of.matrices.max(axis=(1, 2)).argmin())]
-
-
-def _on_gpu(option: Option) -> bool:
-    return all(task.device != "cpu" for task in option)
+    found = [of.of_size(tensor.numel) for tensor in step.tensors]
+    return tuple(each.options[int(each.matrices.max(axis=(1, 2)).argmin())] for each in found)
 
 
 def never_worse() -> list[dict[str, Any]]:

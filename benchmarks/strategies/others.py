@@ -46,14 +46,11 @@ def byteps() -> dict[str, Any]:
     fast = said["fast_seconds"]
     rows = [
         {
-            "compressor": name,
-            "call": call,
-            "computed": steps * call + rest,
-            "published": seconds[name],
+            "compressor": name, "call": call, "computed": steps * call + rest, "published": seconds[name],
             "fitted": name in ("dense", "topk"),
         }
         for name, call in calls.items()
-    ]
+    ]  # fmt: skip
     coding = (fast["onebit"] - fast["topk"]) * seconds["topk"] / fast["topk"]
     return {"steps": steps, "rest": rest, "coding at most": coding, "rows": rows}
 
@@ -71,13 +68,10 @@ def topka2a(values: int = 1 << 22) -> list[dict[str, Any]]:
             formula = 4 * (2 * density * values + values) * (ranks - 1) / ranks
             found.append(
                 {
-                    "ranks": ranks,
-                    "density": density,
-                    "bytes over formula": call.sent / formula,
-                    "over dense": dense.seconds / call.seconds,
-                    "by formula": 2 / (2 * density + 1),
+                    "ranks": ranks, "density": density, "bytes over formula": call.sent / formula,
+                    "over dense": dense.seconds / call.seconds, "by formula": 2 / (2 * density + 1),
                 }
-            )
+            )  # fmt: skip
     return found
 
 

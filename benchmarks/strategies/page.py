@@ -41,16 +41,10 @@ def named(names: Sequence[str], shape: str) -> tuple[tuple[str, str], ...]:
 
 def espresso(results: Results) -> str:
     columns = (
-        *ABOUT,
-        ("scaling without", "{scaling:.2f}"),
-        ("published", "{scaling published}"),
-        ("agrees", "{scaling agrees}"),
-        ("gain", "{over dense:.2f}"),
-        ("published", "{over dense published}"),
-        *JUDGED[1:],
-        ("above the bound", "{from bound:.1%}"),
-        ("published", "{bound said}"),
-    )
+        *ABOUT, ("scaling without", "{scaling:.2f}"), ("published", "{scaling published}"),
+        ("agrees", "{scaling agrees}"), ("gain", "{over dense:.2f}"), ("published", "{over dense published}"),
+        *JUDGED[1:], ("above the bound", "{from bound:.1%}"), ("published", "{bound said}"),
+    )  # fmt: skip
     rows = []
     for row in results["espresso"]:
         said = row["from bound published"]
@@ -95,19 +89,11 @@ def _agreeing(rows: list[Row], reading: str) -> str:
 
 def choosing(results: Results) -> str:
     columns = (
-        ABOUT[0],
-        ("tensors", "{tensors}"),
-        ("published", "{tensors published}"),
-        ("tables", "{tables ms:.1f} ms"),
-        ("selection", "{selection ms:.1f} ms"),
-        ("published", "{selection published} ms"),
-        ("compressed", "{compressed}"),
-        ("published", "{compressed published}"),
-        ("offload", "{offload ms:.1f} ms"),
-        ("published", "{offload published} ms"),
-        ("brute force", "{brute}"),
-        ("published", "{brute said}"),
-    )
+        ABOUT[0], ("tensors", "{tensors}"), ("published", "{tensors published}"), ("tables", "{tables ms:.1f} ms"),
+        ("selection", "{selection ms:.1f} ms"), ("published", "{selection published} ms"),
+        ("compressed", "{compressed}"), ("published", "{compressed published}"), ("offload", "{offload ms:.1f} ms"),
+        ("published", "{offload published} ms"), ("brute force", "{brute}"), ("published", "{brute said}"),
+    )  # fmt: skip
     rows = (
         row | {"brute": clock(row["brute force s"]), "brute said": clock(row["brute force published"])}
         for row in results["times"]
@@ -195,12 +181,9 @@ def mergecomp(results: Results) -> str:
 
 def topka2a(results: Results) -> str:
     columns = (
-        ("ranks", "{ranks}"),
-        ("density", "{density:g}"),
-        ("bytes over the formula's", "{bytes over formula:.4f}"),
-        ("gain over dense", "{over dense:.2f}"),
-        ("by the formula", "{by formula:.2f}"),
-    )
+        ("ranks", "{ranks}"), ("density", "{density:g}"), ("bytes over the formula's", "{bytes over formula:.4f}"),
+        ("gain over dense", "{over dense:.2f}"), ("by the formula", "{by formula:.2f}"),
+    )  # fmt: skip
     return section(
         "TopKA2A: cost",
         "`topk_a2a` on 4M values at 10 Gbit/s, predicted, beside the published cost without latencies: "
@@ -211,12 +194,10 @@ def topka2a(results: Results) -> str:
 
 def conditions(results: Results) -> str:
     columns = (
-        ("ranks", "{ranks}"),
-        ("before an all-gather from", "{before all-gather from:.4f}"),
-        ("published", "{from published:.4f}"),
-        ("before dense up to", "{before dense up to:.4f}"),
+        ("ranks", "{ranks}"), ("before an all-gather from", "{before all-gather from:.4f}"),
+        ("published", "{from published:.4f}"), ("before dense up to", "{before dense up to:.4f}"),
         ("published", "{up to published:.4f}"),
-    )
+    )  # fmt: skip
     return section(
         "TopKA2A: conditions",
         "The densities between which `topk_a2a` is quicker than an all-gather of the top values, and than the dense "
@@ -233,12 +214,9 @@ def byteps(results: Results) -> str:
         for row in of["rows"]
     ]
     columns = (
-        ABOUT[1],
-        ("one call", "{call:.3f} s"),
-        ("run computed", "{computed:.0f} s"),
-        ("published", "{published:g} s"),
-        *JUDGED[1:],
-    )
+        ABOUT[1], ("one call", "{call:.3f} s"), ("run computed", "{computed:.0f} s"),
+        ("published", "{published:g} s"), *JUDGED[1:],
+    )  # fmt: skip
     return section(
         "BytePS: ResNet18 at 100 Mbit/s, 4 hosts",
         "`topk` keeps one value of each tensor, and `randomk` eight. How many steps a run has is not published, nor "
@@ -280,19 +258,8 @@ def oscar(results: Results) -> str:
 
 
 SECTIONS = (
-    espresso,
-    scaling,
-    peers,
-    choosing,
-    crippled,
-    never_worse,
-    groups,
-    mergecomp,
-    topka2a,
-    conditions,
-    byteps,
-    oscar,
-)
+    espresso, scaling, peers, choosing, crippled, never_worse, groups, mergecomp, topka2a, conditions, byteps, oscar,
+)  # fmt: skip
 
 
 def part(results: Results) -> str:

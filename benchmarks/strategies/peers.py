@@ -31,12 +31,9 @@ def two_steps(device: str) -> Path:
 
 
 GATHERED: Path = (
-    *PUSH,
-    (Action.COMPRESS, None, "gpu"),
-    (Action.ALL_GATHER, Among.ACROSS, ""),
-    (Action.DECOMPRESS, None, "gpu"),
+    *PUSH, (Action.COMPRESS, None, "gpu"), (Action.ALL_GATHER, Among.ACROSS, ""), (Action.DECOMPRESS, None, "gpu"),
     *PULL,
-)
+)  # fmt: skip
 PATHS: dict[str, tuple[Path, ...]] = {
     "BytePS-Compress": (two_steps("cpu"),),
     "HiTopKComm": (GATHERED,),
@@ -96,9 +93,6 @@ def _scaling(case: dict[str, Any], reading: str, device: str) -> dict[str, Any]:
     of = OptionTable(options_of((two_steps(device),)), TaskCosts(LINKS[case["links"]], compressor(case["compressor"])))
     seconds = step.forward + replayed(step, of, of.options * len(step.tensors)).seconds
     return {
-        "model": case["model"],
-        "reading": reading,
-        "device": device,
-        "scaling": step.computing / seconds,
+        "model": case["model"], "reading": reading, "device": device, "scaling": step.computing / seconds,
         "published": case[f"scaling_{device}"],
-    }
+    }  # fmt: skip

@@ -10,19 +10,17 @@ deadline; where it ends with an error it must have to, and one rank must name th
 
 import argparse
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from benchmarks.lab.faults.disturbances import AFTER, DEADLINE, DISTURBANCES, RANKS, SCHEMES, WAYS
 from benchmarks.lab.faults.run import CALLS, RATE, trials
 from benchmarks.lab.options import carry_out
 from benchmarks.lab.settings import LabError
+from benchmarks.lab.worker import machine
 from benchmarks.pages import DOCS, LEFT, RESULTS, RIGHT, Part, new_parser, table
 from zenc.lab.impairment import why_not
 
@@ -59,17 +57,9 @@ def tried(options: argparse.Namespace, found: list[dict[str, Any]]) -> str:
 
 def about(seconds: float) -> dict[str, Any]:
     return {
-        "ranks": RANKS,
-        "rate": RATE,
-        "calls": CALLS,
-        "deadline": DEADLINE,
-        "after": AFTER,
-        "kernel": platform.release(),
-        "torch": torch.__version__,
-        "cores": os.cpu_count(),
-        "load_average": round(os.getloadavg()[1], 1),
-        "seconds": round(seconds),
-    }
+        "ranks": RANKS, "rate": RATE, "calls": CALLS, "deadline": DEADLINE, "after": AFTER,
+        "load_average": round(os.getloadavg()[1], 1), "seconds": round(seconds), **machine(),
+    }  # fmt: skip
 
 
 def markdown(found: Sequence[dict[str, Any]]) -> str:

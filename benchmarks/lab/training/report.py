@@ -53,14 +53,9 @@ class Report:
             for name, row in self.rows.items()
         }
         return {
-            "settings": self.settings.to_json(),
-            "machine": self.machine,
-            "text": self.text,
-            "peers": lanes,
-            "largest_relative_difference_of_losses": self.apart,
-            "chosen": self.chosen,
-            "samples": self.samples,
-        }
+            "settings": self.settings.to_json(), "machine": self.machine, "text": self.text, "peers": lanes,
+            "largest_relative_difference_of_losses": self.apart, "chosen": self.chosen, "samples": self.samples,
+        }  # fmt: skip
 
 
 def report(training: Training, text: dict[str, Any], records: Records) -> Report:
