@@ -18,6 +18,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 Rule: TypeAlias = Callable[[Tensor], Tensor]
 DENSITY, MERGED, BLOCK, STEPS = 0.01, 0.001, 2048, 100
 """Parameters of zenc's schemes by default: shares that EF21 and gTop-k select, values of a scale, steps of DiLoCo."""
+BETA = 0.9
+"""The momentum of ``signum`` by default."""
 CHUNK, COEFFICIENTS, DECAY = 64, 2, 0.999
 """Parameters of ``demo`` by default: values of a chunk, its coefficients that are sent, and decay."""
 
@@ -52,13 +54,15 @@ class OneBit:
 
 
 class Majority:
-    """Signs, and the majority of them, at random in a tie (Bernstein et al., ICLR 2019)."""
+    """Signum: signs of momentum, and the majority of them, at random in a tie (Bernstein et al., ICLR 2019)."""
 
     def __init__(self) -> None:
+        self.momentum = torch.zeros(())
         self.draws = torch.Generator().manual_seed(1)
 
     def __call__(self, gradient: Tensor) -> Tensor:
-        votes = mean(self.drawn(gradient.sign()))
+        self.momentum = BETA * self.momentum + (1 - BETA) * gradient
+        votes = mean(self.drawn(self.momentum.sign()))
         return self.drawn(votes.sign())
 
     def drawn(self, signs: Tensor) -> Tensor:

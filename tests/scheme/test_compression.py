@@ -77,6 +77,8 @@ def test_what_the_words_of_a_tier_mean(entries: str, field: str, meaning: object
         ("compress: dgc(m = 0.5)", "feedback", c.Momentum(0.5)),
         ("compress: qsgd push: dense", "feedback", None),
         ("feedback: none", "feedback", None),
+        ("push: dense as vote feedback: decay(0)", "feedback", None),
+        ("compress: signum push: dense", "feedback", c.Decay(0.9)),
         ("warmup: dense(500)", "warmup", c.Dense(500)),
         ("warmup: falling(2000, 0.25)", "warmup", c.Falling(2000, 0.25)),
     ],
@@ -121,7 +123,7 @@ def test_parameters_of_the_scheme_are_arguments() -> None:
         ("transform: hadamard(48)", "wrong-range", "is a power of two, 2 or more and at most 1,024, not 48"),
         ("transform: hadamard(2048)", "wrong-range", "not 2048"),
         ("transform: dtc(8)", "unknown-value", "unknown transform 'dtc'; one of dct, hadamard, none (did you mean"),
-        ("feedback: decay(0)", "wrong-range", "'beta' of 'decay' is above 0 and at most 1.0, not 0"),
+        ("feedback: decay(2)", "wrong-range", "'beta' of 'decay' is 0 or more and at most 1.0, not 2"),
         ("feedback: residul", "unknown-value", "did you mean 'residual'?"),
         ("feedback: residual then momentum", "wrong-value", "it stands alone"),
         ("warmup: dense", "wrong-arguments", "'dense' needs a value for 'steps'"),
@@ -210,6 +212,13 @@ def test_a_forged_keeper_is_refused(key: str, words: object) -> None:
         plan_from_json({**plain().to_json(), key: words})
 
 
+def test_a_forged_vote_by_momentum_is_refused() -> None:
+    told = lower(scheme_of("select: top(0.1) push: coo as vote feedback: none"), 3).to_json()
+    assert plan_from_json(told).is_lossy
+    with pytest.raises(ArtifactError, match="of all values"):
+        plan_from_json({**told, "feedback": "decay(0.9)"})
+
+
 MINE = "compress mine(d, bits = 4) { select: top(d) code: none then int(bits) feedback: residual }"
 
 
@@ -265,7 +274,9 @@ def test_only_programs_that_compress_read_the_compressors() -> None:
         ("transform: dct select: top(0.1) feedback: shifted", None),
         ("transform: dct select: top(0.1) reselect: top(0.1) push: coo as sign feedback: decay", None),
         ("compress: demo transform: dct(8)", "conflicting-compression"),
-        ("pull: dense as vote feedback: decay", "conflicting-compression"),
+        ("pull: dense as vote feedback: decay", None),
+        ("push: dense as vote pull: dense as f16 feedback: decay", "conflicting-compression"),
+        ("select: top(0.1) push: coo as vote feedback: decay", "conflicting-compression"),
         ("project: lowrank(2) feedback: residual", None),
         ("push: dense as sign", "needs-feedback"),
         ("pull: dense as vote", "needs-feedback"),

@@ -48,6 +48,8 @@ def _kept(plan: Plan) -> str:
         return (
             "gradients are less what their rank has sent so far, and the result is the sum of all that ranks have sent"
         )
+    if isinstance(plan.feedback, Decay) and plan.votes:
+        return f"ranks vote by momentum {plan.feedback.beta:g}, of which nothing is taken out, and no loss is kept"
     if isinstance(plan.feedback, Decay):
         return f"{plan.feedback.beta:g} times what that leaves is added to the next gradient of the same name"
     told = "what that loses is added to the next gradient of the same name"

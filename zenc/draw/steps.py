@@ -239,7 +239,7 @@ class _SetsOfGroups:
 def losses_kept(plan: Plan, rounds: Rounds, proof: Proof) -> LossesOfSteps:
     """Return, by phase and step, from 1, the losses made before its moves; empty where losses are not kept."""
     keepers, found = proof.keepers, dict[tuple[str, int], list[LossMark]]()
-    if keepers is None or plan.feedback is None:
+    if keepers is None or plan.feedback is None or plan.votes:
         return found
     played = [(phase, number) for phase, number, _ in rounds if phase.kind not in SET_KINDS]
     first = plan.of(PhaseKind.PUSH)[0]

@@ -20,7 +20,7 @@ from zenc.plan.lower import LARGEST_SIZE, MOST_PICOSECONDS
 from zenc.plan.to_json import KEYS, Json
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import Fixed, Linear, LowRank, Momentum, Selection
+from zenc.scheme.compression import Fixed, Linear, LowRank, Momentum, Selection, Vote
 from zenc.scheme.compression_words import (
     read_code,
     read_feedback,
@@ -183,6 +183,8 @@ class _PlanReader:
         first = plan.of(PhaseKind.PUSH)[0].select
         if plan.transform and (isinstance(plan.feedback, Momentum) or not first or isinstance(first[0], Linear)):
             raise ValueError("units are selected of the coefficients of a transform, without momentum")
+        if plan.votes and any(phase.selects or not isinstance(phase.code, Vote | None) for phase in plan.phases):
+            raise ValueError("votes by momentum are of all values, and there are no other codes")
         return _in_limits(plan)
 
     def mapping(self, data: Json, key: str) -> Mapping:

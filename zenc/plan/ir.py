@@ -58,7 +58,19 @@ from enum import Enum
 
 from zenc.errors import Span
 from zenc.language.schedule import Block
-from zenc.scheme.compression import Code, Feedback, Fixed, LowRank, Remembering, Rounded, Selection, Transform, Warmup
+from zenc.scheme.compression import (
+    Code,
+    Decay,
+    Feedback,
+    Fixed,
+    LowRank,
+    Remembering,
+    Rounded,
+    Selection,
+    Transform,
+    Vote,
+    Warmup,
+)
 from zenc.scheme.model import Aggregation, Encoded, Format, Holders, Mapping, Partition, Unit
 
 
@@ -199,6 +211,11 @@ class Plan:
     def is_lossy(self) -> bool:
         """Return whether the sum may differ from that of the gradients, by a selection or a code."""
         return any(phase.code is not None or phase.selects for phase in self.phases)
+
+    @property
+    def votes(self) -> bool:
+        """Return whether ranks vote by a momentum, of which nothing is taken out; what is lost is kept nowhere."""
+        return isinstance(self.feedback, Decay) and any(isinstance(phase.code, Vote) for phase in self.phases)
 
     def rounded(self, code: Rounded) -> Plan:
         """Return this plan with ``code`` in the phases that have no code; ranks keep its losses."""

@@ -343,9 +343,12 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Decay:
-    """Momentum that is decoupled (DeMo, arXiv 2411.19870): ``beta`` times what a call leaves is added to the next."""
+    """Momentum: ``beta`` times what a call leaves is added to the next gradient, and for 0 nothing is kept.
 
-    beta: float = within(0.0, 1.0, default=0.999)
+    Selections take out what they send (DeMo, arXiv 2411.19870); votes leave all of it (Signum, ICLR 2019).
+    """
+
+    beta: float = within(0, 1.0, default=0.999)
 
     vectors = ("residual",)
 

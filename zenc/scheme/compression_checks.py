@@ -18,6 +18,7 @@ from zenc.scheme import model
 from zenc.scheme.collector import Collector
 from zenc.scheme.compression import (
     UNBIASED,
+    Decay,
     Falling,
     Fixed,
     Linear,
@@ -157,14 +158,14 @@ class _Check:
     def keeper(self) -> None:
         """Report a biased loss that is neither kept nor given up by name, and a keeper of votes."""
         if "feedback" in self.of.said:
-            _check_votes(self.of, [self.tier], self.report)
+            check_votes(self.of, [self.tier], self.report)
             return
         for key in ("select", "merge", "reselect", "push_code", "pull_code"):
             loss = getattr(self.of, key)
             if loss and not isinstance(loss, (*UNBIASED, Rounded)):
                 word = words_of(loss[0] if isinstance(loss, tuple) else loss)
                 message = f"what '{word}' loses is kept nowhere, so sums stay wrong in one direction"
-                kept = "" if isinstance(loss, Vote) else "feedback: residual; or "
+                kept = f"feedback: {'decay(0.9)' if isinstance(loss, Vote) else 'residual'}; or "
                 help = f"write {kept}feedback: none, where it may be lost"
                 self.error("needs-feedback", message, key, help)
                 return
@@ -226,7 +227,6 @@ def check_compressed_tiers(own: Compression, tiers: Sequence[Resolved], report: 
         for tier in resolved.tiers:
             _check_inside(all_of_them[: all_of_them.index(tier)], tier, resolved, report)
     losses = [_losses(tier) for tier in all_of_them]
-    _check_votes(own, all_of_them, report)
     if isinstance(own.feedback, Momentum) and not any(tier.select for tier in all_of_them):
         report.error("wrong-value", _NO_UNITS, own.said.get("feedback"), help="write feedback: residual")
     elif own.feedback and not isinstance(own.feedback, Rounding) and not any(map(any, losses)):
@@ -237,10 +237,18 @@ def _losses(of: model.TierDeclaration) -> tuple[object, ...]:
     return of.select, of.merge, of.reselect, of.push_code, of.pull_code
 
 
-def _check_votes(own: Compression, tiers: Sequence[model.TierDeclaration], report: Collector) -> None:
-    if own.feedback and any(isinstance(code, Vote) for tier in tiers for code in (tier.push_code, tier.pull_code)):
+def check_votes(own: Compression, tiers: Sequence[model.TierDeclaration], report: Collector) -> None:
+    """Report a keeper of what votes lose, and losses beside votes by momentum, in ``tiers``."""
+    losses = [one for tier in tiers for one in _losses(tier) if one]
+    if not own.feedback or not any(isinstance(one, Vote) for one in losses):
+        return
+    if not isinstance(own.feedback, Decay):
         message = "votes say nothing of magnitudes, so later ones can't make up for what they lose"
-        help = "write feedback: none; or take the code sign, whose signs are weighed"
+        help = "write feedback: none, or decay(0.9), which is momentum; or take the code sign, whose signs are weighed"
+        report.error("conflicting-compression", message, own.said.get("feedback"), help=help)
+    elif not all(isinstance(one, Vote) for one in losses):
+        message = "beside votes 'decay' keeps momentum, and nothing of what else is lost"
+        help = "vote by all values, in all codes; or write feedback: none"
         report.error("conflicting-compression", message, own.said.get("feedback"), help=help)
 
 

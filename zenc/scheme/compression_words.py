@@ -26,6 +26,7 @@ from zenc.scheme.compression import (
     TRANSFORMS,
     WARMUPS,
     Code,
+    Decay,
     Feedback,
     Selection,
     Transform,
@@ -62,9 +63,9 @@ def read_code(phrase: Phrase, environment: Environment, report: Collector, also:
 
 
 def read_feedback(value: Value, environment: Environment, report: Collector) -> Feedback | None:
-    """Read ``residual`` or ``momentum(M)``; None for ``none``, and with a diagnostic for anything else."""
+    """Read ``residual`` or ``momentum(M)``; None for ``none`` and ``decay(0)``, and with a diagnostic otherwise."""
     feedback: Feedback | None = _read_or_none("feedback", value, environment, report)
-    return feedback
+    return None if feedback == Decay(0) else feedback
 
 
 def read_projection(value: Value, environment: Environment, report: Collector) -> tuple[Selection, ...]:

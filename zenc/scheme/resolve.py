@@ -36,6 +36,7 @@ from zenc.scheme.compression_checks import (
     check_compression,
     check_encoded,
     check_transform,
+    check_votes,
     losses_of,
 )
 from zenc.scheme.compression_words import split
@@ -278,8 +279,9 @@ def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | No
     if "transform" not in entries:
         transform = agreed(resolved, lambda scheme: scheme.transform, None, "transform", report)
     check_compressed_tiers(own, resolved, report)
+    said = {**dict.fromkeys(("feedback", "transform"), resolved[0].named.scheme.span if resolved else None), **own.said}
+    check_votes(replace(own, feedback=feedback, said=said), tiers, report)
     if transform is not None and tiers:
-        said = {"transform": resolved[0].named.scheme.span, **own.said}
         check_transform(replace(own, feedback=feedback, transform=transform, said=said), tiers[0], report)
     if across is not None:
         check_across(mapping, losses_of(own, resolved), named[-1], report)

@@ -63,7 +63,8 @@ def _word(code: Code) -> str:
 def contributing(plan: Plan) -> list[str]:
     """Return the work on a gradient before ``plan`` packs it, and on its residuals afterwards."""
     first = plan.of(PhaseKind.PUSH)[0]
-    found = [*(selecting(each) for each in first.select), *[RESIDUAL] * 2 * isinstance(plan.feedback, words.Shifted)]
+    twice = isinstance(plan.feedback, words.Shifted) or plan.votes
+    found = [*(selecting(each) for each in first.select), *[RESIDUAL] * 2 * twice]
     if plan.transform:  # there, and back for the residual and the result; measured by chunks of 64
         word, _, chunk = words_of(plan.transform).rstrip(")").partition("(")
         found += [word] * 3 * -(-int(chunk) // 64)

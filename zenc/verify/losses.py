@@ -8,8 +8,8 @@ A select or a code makes of a value another, and its loss is the difference. So 
 it are together the sum of its contributions, by induction over the grammar; each contribution is in the result exactly
 once, and so is each loss. Ranks that encode equal pieces lose the same, and the lowest of them keeps it; the loss of a
 piece encoded in vain is not in the result, and kept by nobody. That is conservation: gradients = result + kept losses.
-Under ``decay`` kept losses are multiplied after that. Under ``shifted`` both sides are less the sum of what was sent
-before: all that was sent = gradients - kept losses.
+Under ``decay`` kept losses are multiplied after that; beside votes it keeps no losses, and this does not hold. Under
+``shifted`` both sides are less the sum of what was sent before: all that was sent = gradients - kept losses.
 
 Fixed integers lose nothing here: their gradient is rounded once, before the first phase.
 """

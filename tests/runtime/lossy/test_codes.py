@@ -169,7 +169,7 @@ def test_votes_are_a_majority_and_ties_are_drawn(size: int, dtype: torch.dtype) 
     """A mean is 1 or -1, whatever magnitudes are; where votes are equal it is either, the same on all ranks."""
     drawn = torch.randn(size, 2000, generator=torch.Generator().manual_seed(0))
     given = [(drawn[rank] * 10**rank).to(dtype) for rank in range(size)]
-    ranks = collectives(zenc.compile("signum", ranks=size, params={"block": 64}), size)
+    ranks = collectives(zenc.compile("signum", ranks=size, params={"beta": 0, "block": 64}), size)
     found, *others = run_all(ranks, [each.clone() for each in given], "mean", name="w")
     votes = torch.stack(given).sign().sum(0)
     assert found.abs().eq(1).all() and all(torch.equal(each, found) for each in others)

@@ -42,6 +42,7 @@ COMPOSED = {
         3,
     ),
     "votes": (coded("vote(16)", "owners", feedback="none"), 4),
+    "votes by momentum": (coded("vote(16)", "owners", "balanced by permutation", feedback="decay(0.9)"), 3),
     "shifted": (coded("sign(16)", "owners", "imbalanced", "coo", "select: top(0.2) reselect: top(0.1)", "shifted"), 3),
     "shifted, encoded": (coded("int(4, 8)", "one-shot", feedback="shifted"), 2),
     "decay": (coded("int(4, 8)", "one-shot", feedback="decay(0.9)"), 2),

@@ -81,8 +81,34 @@ def test_levels_are_those_of_grace(push: str, levels: int) -> None:
         assert float((level - whole / scale).abs().max()) < 1 and 0 < int(level.count_nonzero()) < NUMEL
 
 
-def test_majorities_are_those_of_grace() -> None:
-    """Signum's majority of signs, but that GRACE decides a tie for 1."""
-    given = torch.randn(3, NUMEL, generator=torch.Generator().manual_seed(9))
-    found, *_ = run_all(collectives(zenc.compile("signum", ranks=3), 3), list(given.clone()), "mean", name="w")
-    assert torch.equal(found, ((given >= 0).sum(0) >= 1.5) * 2.0 - 1.0)
+@pytest.mark.one_in(1)
+@pytest.mark.parametrize(("size", "dtype", "beta"), [(2, torch.float32, 0.9), (3, torch.float16, 0.9), (4, None, 0.5)])
+def test_majorities_are_those_of_momenta(size: int, dtype: torch.dtype | None, beta: float) -> None:
+    """Signum (ICLR 2019): m = beta * m + (1 - beta) * g, of which nothing is taken out; ties are drawn.
+
+    Each rank's own state, taken and loaded after every step, goes on with it.
+    """
+    artifact, momenta = zenc.compile("signum", ranks=size, params={"beta": beta}), torch.zeros(size, NUMEL).double()
+    ranks: list[Collective] = collectives(artifact, size)
+    for step in range(STEPS):
+        given = torch.randn(size, NUMEL, generator=torch.Generator().manual_seed(step)).to(dtype) * 10.0 ** (1 - step)
+        momenta = beta * momenta + (1 - beta) * given.double()
+        found, *others = run_all(ranks, list(given.clone()), "mean", name="w")
+        votes = momenta.sign().sum(0)
+        assert found.abs().eq(1).all() and all(torch.equal(each, found) for each in others)
+        assert torch.equal(found[votes != 0].double(), votes.sign()[votes != 0])
+        kept = torch.stack([rank.residual("w") for rank in ranks]).double()
+        torch.testing.assert_close(kept, beta / (1 - beta) * momenta, rtol=1e-6, atol=1e-6)
+        states, ranks = [rank.state_dict() for rank in ranks], collectives(artifact, size)
+        for rank, state in zip(ranks, states, strict=True):
+            rank.load_state_dict(state)
+
+
+def test_momentum_is_kept_of_finite_sums_alone() -> None:
+    ranks = collectives(zenc.compile("signum", ranks=2), 2)
+    run_all(ranks, [torch.ones(9), -torch.ones(9)], name="w")
+    found = run_all(ranks, [torch.ones(9), torch.full((9,), torch.inf)], name="w")
+    assert not any(bool(torch.isfinite(each).all()) for each in found)
+    assert [rank.residual("w").tolist() for rank in ranks] == [
+        [torch.tensor(sign * 0.9).item()] * 9 for sign in (1, -1)
+    ]

@@ -3,7 +3,7 @@
     1. gradient + residual, of which the selection leaves the contribution: in the tensor, or in a shorter one
     2. ``fixed``: the contribution becomes multiples of a power of two, which all ranks agree on
     3. the plan's reduce of that, as of any tensor
-    4. under ``shifted`` that sum is of changes, and is added to all that was sent
+    4. under ``shifted`` that sum is of changes, and is added to all that was sent; votes leave all of 1.
     5. the residual is committed if the sum is finite, which all ranks see alike, since they hold the same bits
     6. for a mean, the sum is divided: on CPUs with 5. where it is still in segments, which are fewer values
 
@@ -74,12 +74,18 @@ class LossyScheme:
     @property
     def keeps(self) -> bool:
         """Return whether there are residuals."""
-        return self.plan.feedback is not None and (self.shifts or not isinstance(self.plan.feedback, Shifted))
+        only_among = isinstance(self.plan.feedback, Shifted) or self.plan.votes
+        return self.plan.feedback is not None and (self.communicator.size > 1 or not only_among)
 
     @property
     def shifts(self) -> bool:
         """Return whether ranks contribute the changes of their gradients: not where a rank is alone."""
         return isinstance(self.plan.feedback, Shifted) and self.communicator.size > 1
+
+    @property
+    def votes(self) -> bool:
+        """Return whether ranks vote by a momentum that they keep: not where a rank is alone."""
+        return self.plan.votes and self.keeps
 
     @property
     def remembers(self) -> bool:
@@ -121,6 +127,8 @@ class LossyCall:
     steps: tuple[int, ...] = ()
     """The number of calls of each piece so far."""
     linear: LinearMap | LowRankMap | ChunkTransform | None = None
+    voted: torch.Tensor | None = None
+    """The gradient and the momentum before, [units, width] float32, by whose signs this rank votes."""
     rounding: Rounded | None = None
     """The code of values that would otherwise travel as they are, in ``scheme`` too; the sum is made in float32 then.
     """
@@ -133,7 +141,7 @@ class LossyCall:
     def contribute(self) -> tuple[torch.Tensor, Contributed]:
         """Return the tensor to be summed by the plan, and its statistics: complete once the call has ended."""
         found = self._select()
-        carrier = self.gradient if self.linear is None else self._short()
+        carrier = self._short() if self.linear else self.gradient if self.voted is None else self.voted
         if self.rounding is not None or self.scheme.shifts:
             carrier = carrier.float()
         if self.scheme.fixed is not None and self.scheme.communicator.size > 1:
@@ -142,7 +150,7 @@ class LossyCall:
             carrier.view(-1)[0] = torch.nan
             if self.losses.taken is not None:
                 self.losses.taken[0] |= 1
-        if self.scheme.keeps:
+        if self.scheme.keeps and not self.scheme.votes:
             of_short = torch.zeros_like(carrier, dtype=torch.float32).view(-1) if self.scheme.loses_within else None
             self.losses.residual = of_short if self.linear else self.total.view(-1)
         if self.scheme.cuts_by_size:
@@ -176,6 +184,8 @@ class LossyCall:
             work = CpuContribution(kernels, self.gradient, state, self.total)
         if plan.transform is not None and self.selections:
             return self._transformed(work, plan.transform)
+        if self.scheme.votes:
+            return self._momentum(work)
         if isinstance(work, CpuContribution) and self._by_part(momentum):
             found = Contributed(0.0, 0.0, True)
             self.losses.contribute = partial(work.contribute_part, found)
@@ -209,6 +219,15 @@ class LossyCall:
             found = CpuContribution(kernels, sent, None, left).contribute(None, self.selections, self._draw())
         transform.turn(left.view(-1), back=True)
         return Contributed(squares, found.residual, finite and found.finite)
+
+    def _momentum(self, work: CpuContribution | GpuContribution) -> Contributed:
+        """Vote by what ``work`` accumulates, and leave it times ``beta`` in ``total``."""
+        is_wide, feedback = self.gradient.dtype == torch.float32, self.scheme.plan.feedback
+        assert isinstance(feedback, Decay)
+        self.voted = self.gradient if is_wide else torch.empty_like(self.gradient, dtype=torch.float32)
+        squares, finite = work.accumulate(None, self.voted)
+        torch.mul(self.voted, feedback.beta, out=self.total)
+        return Contributed(squares, 0.0, finite)
 
     def _map(self) -> LinearMap | LowRankMap:
         (units, width), salt = self.gradient.shape, self.losses.salt
@@ -280,7 +299,7 @@ class LossyCall:
         if finite and self.scheme.remembers:
             estimates = self.linear.estimates if isinstance(self.linear, LinearMap) else None
             remember(self.kernels, self.state, self.gradient, estimates)
-        if finite and self.scheme.plan.kept:
+        if finite and self.scheme.plan.kept and (self.scheme.keeps or not self.scheme.plan.feedback):
             self._commit(carried)
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
@@ -292,7 +311,7 @@ class LossyCall:
         return finite
 
     def _commit(self, carried: torch.Tensor) -> None:
-        if isinstance(feedback := self.scheme.plan.feedback, Decay):
+        if isinstance(feedback := self.scheme.plan.feedback, Decay) and self.voted is None:
             self.total.mul_(feedback.beta)
         linear, known = self.linear, self.state.now.factors
         self.state.next.factors = linear.factors(carried) if isinstance(linear, LowRankMap) else known
@@ -308,7 +327,7 @@ class LossyCall:
     def _round(self, result: torch.Tensor) -> None:
         """Write the gradient: the sum ``result`` [units, width] float32, or its mean; keep a share of its loss."""
         self.gradient.copy_(result / self._ranks if self._ranks > 1 else result)
-        if self.scheme.keeps and not self.scheme.shifts:
+        if self.scheme.keeps and not (self.scheme.shifts or self.scheme.votes):
             rank, size = self.scheme.communicator.rank, self.scheme.communicator.size
             mine = slice(*(result.numel() * each // size for each in (rank, rank + 1)))
             told = self.gradient.view(-1)[mine].float() * self._ranks
