@@ -128,6 +128,12 @@ void accumulate(T* gradient, u64 n, const float* residual, float* out, const flo
 }
 
 template <class T>
+void take_factors(const zenc::Factored* tensors, u64 n, T* gradient, const float* residual, float* left,
+                  float* sent, zenc::Accumulated* found) {
+    *found = zenc::take_factors(tensors, n, gradient, residual, left, sent);
+}
+
+template <class T>
 bool contribute(T* gradient, u64 n, const float* residual, float* left, const float* velocity, float m,
                 float* velocity_out, i64 kind, u64 a, u64 b, u64 key, zenc::Contributed* found) {
     return zenc::contribute<T>({gradient, n, residual, left, velocity, m, velocity_out}, {kind, a, b, key},
@@ -149,8 +155,8 @@ i64 take_rows(float* left, u64 rows, u64 width, const u64* marks, T* gradient, f
 
 #define ZENC_TYPED(name, type)                                                                            \
     entry("accumulate_" #name, accumulate<type>), entry("contribute_" #name, contribute<type>),           \
-        entry("take_" #name, take<type>), entry("take_rows_" #name, take_rows<type>),                     \
-        entry("take_units_" #name, zenc::take_units<type>),                                               \
+        entry("take_factors_" #name, take_factors<type>), entry("take_" #name, take<type>),               \
+        entry("take_rows_" #name, take_rows<type>), entry("take_units_" #name, zenc::take_units<type>),   \
         entry("put_units_" #name, zenc::put_units<type>), entry("remember_" #name, zenc::remember<type>), \
         entry("query_sketch_" #name, zenc::query_sketch<type>),                                           \
         entry("is_finite_" #name, zenc::all_finite<type>), entry("encode_" #name, encode<type>),          \
@@ -173,8 +179,8 @@ const zenc::EntryPoint zenc_entry_points[] = {
     entry("draw_units", zenc::draw_units),
     entry("sketch", zenc::sketch),
     entry("orthonormalise", zenc::orthonormalise),
-    entry("project", zenc::project),
     entry("add_product", zenc::add_product),
+    entry("expand_factors", zenc::expand_factors),
     entry("transform", zenc::transform<>),
     ZENC_TYPED(f32, float),
     ZENC_TYPED(f16, zenc::f16),

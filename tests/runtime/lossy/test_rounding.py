@@ -13,7 +13,7 @@ from zenc.runtime.call.collective import Collective
 from zenc.runtime.lossy.lossy_collective import LossyCollective
 from zenc.scheme.compression import Shifted
 
-KEEPING = [name for name in LOSSY if plan_of_shipped(name).feedback is not None]
+KEEPING = [name for name in LOSSY if (plan := plan_of_shipped(name)).feedback is not None and not plan.votes]
 SIXTEEN = (torch.bfloat16, torch.float16)
 SIZE, UNITS, CALLS = 3, 700, 4
 

@@ -1,6 +1,7 @@
 """Kernels of compression against independent references in numpy."""
 
 import math
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
@@ -361,21 +362,35 @@ def test_a_basis_is_orthonormal_also_of_vectors_that_depend_on_each_other(kernel
     np.testing.assert_allclose(vectors @ vectors.T, np.eye(5), atol=1e-6)
 
 
-@pytest.mark.parametrize(("rows", "columns", "r"), [(1, 1, 1), (7, 33, 3), (40, 16, 4), (5, 100, 5)])
-def test_a_matrix_is_projected_and_products_are_added(
-    kernels: CompressionKernels, rows: int, columns: int, r: int
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize(("rows", "columns", "r"), [(1, 1, 1), (7, 33, 3), (40, 64, 4), (5, 700, 5)])
+@pytest.mark.parametrize("of_rows", [True, False])
+def test_factors_are_taken_and_expanded(
+    kernels: CompressionKernels, dtype: str, rows: int, columns: int, r: int, of_rows: bool
 ) -> None:
-    chance = np.random.default_rng(rows)
-    matrix, left, right = (
-        chance.standard_normal(shape).astype(np.float32) for shape in ((rows, columns), (r, rows), (r, columns))
-    )
-    for of_rows, basis, exact in ((True, right, right @ matrix.T), (False, left, left @ matrix)):
-        out = np.empty_like(exact)
-        kernels.project(at(matrix), matrix.shape, at(basis), r, of_rows, at(out))
-        np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-4)
-    expected = matrix - left.T @ right
-    kernels.add_product(at(left), at(right), r, matrix.shape, -1.0, at(matrix))
-    np.testing.assert_allclose(matrix, expected, rtol=1e-5, atol=1e-4)
+    """Of a matrix, and of a vector behind it that is sent whole; sums are divided as torch does."""
+    chance, count = np.random.default_rng(rows), rows * columns + 9
+    given, kept = torch.from_numpy(chance.standard_normal((2, count)).astype(np.float32))
+    given = given if dtype == "f32" else given.bfloat16()
+    basis = torch.from_numpy(chance.standard_normal((r, columns if of_rows else rows)).astype(np.float32))
+    tensors = array("q", [rows, columns, r, of_rows, basis.data_ptr(), 1, 9, 0, 1, 0])
+    left, sent = torch.full((count,), torch.nan), torch.full((r * (rows if of_rows else columns) + 9,), torch.nan)
+    into = given.data_ptr(), kept.data_ptr(), left.data_ptr(), sent.data_ptr()
+    found, total = kernels.take_factors(dtype, tensors, *into), kept + given.float()
+    matrix, factor = total[:-9].view(rows, columns).double(), sent[:-9].view(r, -1).double()
+    assert found.finite and found.squares == pytest.approx(float(given.double().square().sum()))
+    torch.testing.assert_close(factor, basis.double() @ (matrix.T if of_rows else matrix), rtol=1e-5, atol=1e-4)
+    product = factor.T @ basis.double() if of_rows else basis.double().T @ factor
+    torch.testing.assert_close(left[:-9].view(rows, columns).double(), matrix - product, rtol=1e-5, atol=1e-4)
+    assert torch.equal(sent[-9:], total[-9:]) and not left[-9:].any()
+    out, exact = torch.full((count,), torch.nan), torch.zeros(count)
+    assert kernels.expand_factors(tensors, sent.data_ptr(), 3, out.data_ptr())
+    pair = (sent, basis) if of_rows else (basis, sent)
+    kernels.add_product(pair[0].data_ptr(), pair[1].data_ptr(), r, (rows, columns), 1.0, exact.data_ptr())
+    exact[-9:] = sent[-9:]
+    assert torch.equal(out, exact.div_(3))
+    sent[-1] = torch.inf
+    assert not kernels.expand_factors(tensors, sent.data_ptr(), 1, out.data_ptr())
 
 
 def test_history_is_a_moving_average(kernels: CompressionKernels) -> None:

@@ -14,6 +14,7 @@ import torch
 from zenc.runtime.call.layout import DTYPE_NAMES
 from zenc.runtime.lossy.contribution import Contributed
 from zenc.runtime.lossy.kernels import CompressionKernels, Taken, Threshold
+from zenc.runtime.lossy.low_rank import LowRankMap
 from zenc.runtime.lossy.parameters import TOP, UnitChoice
 from zenc.runtime.lossy.residual_store import FlatState
 from zenc.runtime.lossy.supports import Draw, choice_of, remember_threshold
@@ -84,6 +85,14 @@ class CpuContribution:
         into = gradient, residual, out.data_ptr(), velocity, velocity_out, momentum or 0.0
         found = self.kernels.accumulate(self.dtype, self.gradient.numel(), *into)
         return found.squares, found.finite
+
+    def take_factors(self, of: LowRankMap) -> tuple[torch.Tensor, Contributed]:
+        """Return the short tensor of ``of``, and leave the rest in ``total``."""
+        gradient, residual, *_ = self._sources(None)
+        short = torch.empty(of.numel, dtype=torch.float32, device="cpu")
+        into = self.total.data_ptr(), short.data_ptr()
+        found = self.kernels.take_factors(self.dtype, of.numbers, gradient, residual, *into)
+        return short, Contributed(found.squares, 0.0, found.finite)
 
     def _sources(self, momentum: float | None) -> tuple[int, int, int, int]:
         """Return the addresses of the gradient, the residual, the velocity and the next velocity."""

@@ -234,12 +234,27 @@ class CompressionKernels:
         """
         self._functions["orthonormalise"](vectors, r, n, key)
 
-    def project(self, matrix: int, shape: tuple[int, int], basis: int, r: int, of_rows: bool, out: int) -> None:
-        """Write ``out``: the coordinates of ``matrix`` [rows, columns], its ``shape``, in an orthonormal ``basis``.
+    def take_factors(
+        self, dtype: str, tensors: array[int], gradient: int, residual: int, left: int, sent: int
+    ) -> Accumulated:
+        """Accumulate as ``accumulate`` does; move what ``tensors``, one after another, send from ``left`` to ``sent``.
 
-        ``of_rows``: those of rows, [r, rows], in ``basis`` [r, columns]; else of columns, [r, columns], in [r, rows].
+        ``tensors`` has five numbers of each: rows, columns, r, whether the factor is of rows, and the address of an
+        orthonormal basis: [r, columns] of a factor [r, rows], else the other way round. Where r is 0 all is sent.
         """
-        self._functions["project"](matrix, *shape, basis, r, of_rows, out)
+        found = array("q", bytes(16))
+        of = tensors.buffer_info()[0], len(tensors) // 5, gradient, residual, left, sent
+        self._functions[f"take_factors_{dtype}"](*of, found.buffer_info()[0])
+        return _accumulated(found)
+
+    def expand_factors(self, tensors: array[int], sent: int, ranks: int, out: int) -> bool:
+        """Write ``out``: what ``sent``, of ``tensors`` as ``take_factors`` has them, means, divided by ``ranks``.
+
+        Returns whether all of it is finite.
+        """
+        return bool(
+            self._functions["expand_factors"](tensors.buffer_info()[0], len(tensors) // 5, sent, float(ranks), out)
+        )
 
     def add_product(self, left: int, right: int, r: int, shape: tuple[int, int], sign: float, matrix: int) -> None:
         """Add ``sign`` times the product of ``left`` [r, rows], transposed, and ``right`` [r, columns] to ``matrix``.

@@ -127,8 +127,8 @@ class LossyCall:
     steps: tuple[int, ...] = ()
     """The number of calls of each piece so far."""
     linear: LinearMap | LowRankMap | ChunkTransform | None = None
-    voted: torch.Tensor | None = None
-    """The gradient and the momentum before, [units, width] float32, by whose signs this rank votes."""
+    made: torch.Tensor | None = None
+    """What is summed in place of the gradient, float32, where it is made as values accumulate: votes, or factors."""
     rounding: Rounded | None = None
     """The code of values that would otherwise travel as they are, in ``scheme`` too; the sum is made in float32 then.
     """
@@ -141,7 +141,8 @@ class LossyCall:
     def contribute(self) -> tuple[torch.Tensor, Contributed]:
         """Return the tensor to be summed by the plan, and its statistics: complete once the call has ended."""
         found = self._select()
-        carrier = self._short() if self.linear else self.gradient if self.voted is None else self.voted
+        made = self._short() if self.linear and self.made is None else self.made
+        carrier = self.gradient if made is None else made
         if self.rounding is not None or self.scheme.shifts:
             carrier = carrier.float()
         if self.scheme.fixed is not None and self.scheme.communicator.size > 1:
@@ -200,6 +201,9 @@ class LossyCall:
                 self._leave_to_call(work)
             return contributed
         self.linear = self._map()
+        if isinstance(self.linear, LowRankMap) and isinstance(work, CpuContribution):
+            self.made, found = work.take_factors(self.linear)
+            return found
         squares, finite = work.accumulate(momentum, self.total)
         return Contributed(squares, 0.0, finite)
 
@@ -224,9 +228,9 @@ class LossyCall:
         """Vote by what ``work`` accumulates, and leave it times ``beta`` in ``total``."""
         is_wide, feedback = self.gradient.dtype == torch.float32, self.scheme.plan.feedback
         assert isinstance(feedback, Decay)
-        self.voted = self.gradient if is_wide else torch.empty_like(self.gradient, dtype=torch.float32)
-        squares, finite = work.accumulate(None, self.voted)
-        torch.mul(self.voted, feedback.beta, out=self.total)
+        self.made = self.gradient if is_wide else torch.empty_like(self.gradient, dtype=torch.float32)
+        squares, finite = work.accumulate(None, self.made)
+        torch.mul(self.made, feedback.beta, out=self.total)
         return Contributed(squares, 0.0, finite)
 
     def _map(self) -> LinearMap | LowRankMap:
@@ -286,7 +290,7 @@ class LossyCall:
         is_wide = carried.dtype != self.gradient.dtype
         result = torch.empty_like(self.gradient, dtype=torch.float32) if is_wide else self.gradient
         if self.linear is not None:
-            self.linear.pull(carried, result, self.total, self.scheme.communicator.size)
+            self._expand(self.linear, carried, result)
             if self.losses.residual is not None:
                 self.linear.keep(self.losses.residual, self.total)
         elif carried.data_ptr() != self.gradient.data_ptr():
@@ -310,8 +314,20 @@ class LossyCall:
             self.gradient.masked_fill_(self.gradient.isnan(), torch.nan)
         return finite
 
+    def _expand(
+        self, linear: LinearMap | LowRankMap | ChunkTransform, carried: torch.Tensor, result: torch.Tensor
+    ) -> None:
+        """Write ``result`` [units, width]: what the sum ``carried`` means; its average at once where that can be."""
+        whole = result is self.gradient and not self.scheme.shifts
+        ranks = self._ranks if whole else 1
+        looked = linear.average(carried, result, ranks) if isinstance(linear, LowRankMap) else None
+        if looked is None:
+            linear.pull(carried, result, self.total, self.scheme.communicator.size)
+        elif whole:
+            self.losses.finite, self.losses.averages = looked, ranks
+
     def _commit(self, carried: torch.Tensor) -> None:
-        if isinstance(feedback := self.scheme.plan.feedback, Decay) and self.voted is None:
+        if isinstance(feedback := self.scheme.plan.feedback, Decay) and not self.scheme.votes:
             self.total.mul_(feedback.beta)
         linear, known = self.linear, self.state.now.factors
         self.state.next.factors = linear.factors(carried) if isinstance(linear, LowRankMap) else known

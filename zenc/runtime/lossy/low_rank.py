@@ -14,6 +14,7 @@ Bases are made by CPUs, and products are sums in the order of the columns: their
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -74,15 +75,22 @@ class LowRankMap:
         """Elements of the short tensor."""
         return sum(each.numel for each in self.tensors)
 
+    @property
+    def numbers(self) -> array[int]:
+        """The numbers of each tensor that kernels of CPUs take."""
+        addresses = [0 if each.basis is None else each.basis.data_ptr() for each in self.tensors]
+        told = zip(self.tensors, addresses, strict=True)
+        return array("q", [n for each, at in told for n in (*each.shape, each.r, each.of_rows, at)])
+
     def push(self, left: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Return the short tensor [numel] of ``left`` [units, width] float32, from which its expansion is taken."""
+        """Return the short tensor [numel] of ``left`` [units, width] float32, from which its expansion is taken.
+
+        CPUs do so as they accumulate: ``CpuContribution.take_factors``.
+        """
         short = torch.empty(self.numel, dtype=dtype, device=left.device)
         for each, whole, sent in self._placed(left, short):
             if each.basis is None:
                 sent.copy_(whole)
-            elif isinstance(self.kernels, CompressionKernels):
-                at = each.basis.data_ptr(), each.r, each.of_rows, sent.data_ptr()
-                self.kernels.project(whole.data_ptr(), each.shape, *at)
             else:
                 matrix = whole.view(each.shape)
                 torch.mm(each.basis, matrix.T if each.of_rows else matrix, out=sent.view(each.r, -1))
@@ -92,6 +100,12 @@ class LowRankMap:
     def pull(self, short: torch.Tensor, out: torch.Tensor, left: torch.Tensor, ranks: int) -> None:
         """Write ``out`` [units, width] float32: the expansion of the sum ``short`` [numel]."""
         self._add(short, out.zero_(), 1.0)
+
+    def average(self, short: torch.Tensor, out: torch.Tensor, ranks: int) -> bool | None:
+        """Write ``out`` as ``pull`` does, divided by ``ranks``, and return whether it is finite; None on GPUs."""
+        if not isinstance(self.kernels, CompressionKernels):
+            return None
+        return self.kernels.expand_factors(self.numbers, short.data_ptr(), ranks, out.data_ptr())
 
     def keep(self, losses: torch.Tensor, left: torch.Tensor) -> None:
         """Add the expansion of ``losses`` [numel] of the short tensor to ``left`` [units, width]."""

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "zenc/compress/sketch.h"
+#include "zenc_cpu/compress/accumulate.h"
 #include "zenc_cpu/compress/random.h"
 
 namespace zenc {
@@ -59,25 +60,107 @@ inline void orthonormalise(float* vectors, u64 r, u64 n, u64 key) {
         }
 }
 
-// The coordinates of `matrix` [rows, columns] in `basis`: of its rows, out [r, rows], if that is [r,
-// columns]; of its columns, out [r, columns], if that is [r, rows].
-inline void project(const float* matrix, u64 rows, u64 columns, const float* basis, u64 r, bool of_rows,
-                    float* out) {
-    if (!of_rows) std::memset(out, 0, r * columns * sizeof(float));
-    for (u64 row = 0; row < rows; ++row)
-        for (u64 k = 0; k < r; ++k)
-            if (of_rows)
-                out[k * rows + row] = dot<float>(matrix + row * columns, basis + k * columns, columns);
-            else
-                add_scaled(basis[k * rows + row], matrix + row * columns, columns, out + k * columns);
+// A tensor of a call: a matrix of which a factor of rank r is sent, in `basis`, of its rows or of its
+// columns; where r is 0, all values are sent.
+struct Factored {
+    u64 rows, columns, r, of_rows;
+    const float* basis;
+
+    u64 values() const { return rows * columns; }
+    u64 sent() const { return r == 0 ? values() : r * (of_rows ? rows : columns); }
+    // The factors of the product of a basis and what was `sent`.
+    const float* left(const float* sent) const { return of_rows ? sent : basis; }
+    const float* right(const float* sent) const { return of_rows ? basis : sent; }
+};
+
+constexpr u64 VECTORS_OF_ROW = 4;
+using Wide = float __attribute__((vector_size(64), aligned(4), may_alias));
+
+// row [n] += sign * the sum of left[k * stride] * right [r, n], in the order of k.
+inline void add_products(const float* left, u64 stride, const float* right, u64 r, u64 n, float sign,
+                         float* row) {
+    constexpr u64 LENGTH = sizeof(Wide) / sizeof(float), BLOCK = VECTORS_OF_ROW * LENGTH;
+    u64 i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        Wide sums[VECTORS_OF_ROW];
+#pragma GCC unroll 8  // or the sums are in memory
+        for (u64 v = 0; v < VECTORS_OF_ROW; ++v)
+            sums[v] = *reinterpret_cast<const Wide*>(row + i + v * LENGTH);
+        for (u64 k = 0; k < r; ++k) {
+            const float factor = sign * left[k * stride];
+#pragma GCC unroll 8
+            for (u64 v = 0; v < VECTORS_OF_ROW; ++v)
+                sums[v] += factor * *reinterpret_cast<const Wide*>(right + k * n + i + v * LENGTH);
+        }
+#pragma GCC unroll 8
+        for (u64 v = 0; v < VECTORS_OF_ROW; ++v) *reinterpret_cast<Wide*>(row + i + v * LENGTH) = sums[v];
+    }
+    for (u64 k = 0; k < r; ++k) add_scaled(sign * left[k * stride], right + k * n + i, n - i, row + i);
 }
 
 // matrix [rows, columns] += sign * the product of left [r, rows], transposed, and right [r, columns].
 inline void add_product(const float* left, const float* right, u64 r, u64 rows, u64 columns, float sign,
                         float* matrix) {
     for (u64 row = 0; row < rows; ++row)
-        for (u64 k = 0; k < r; ++k)
-            add_scaled(sign * left[k * rows + row], right + k * columns, columns, matrix + row * columns);
+        add_products(left + row, rows, right, r, columns, sign, matrix + row * columns);
+}
+
+// Adds the coordinates of a row in the basis, or those of columns that it has a part in, to `sent`.
+inline void project(const Factored& of, u64 row, const float* values, float* sent) {
+    for (u64 k = 0; k < of.r; ++k)
+        if (of.of_rows)
+            sent[k * of.rows + row] = dot<float>(values, of.basis + k * of.columns, of.columns);
+        else
+            add_scaled(of.basis[k * of.rows + row], values, of.columns, sent + k * of.columns);
+}
+
+// left [all values] becomes residual + gradient, of which `sent` becomes what `tensors`, one after another,
+// send; its expansion is taken from `left`.
+template <class T>
+inline Accumulated take_factors(const Factored* tensors, u64 n, T* gradient, const float* residual,
+                                float* left, float* sent) {
+    Accumulation sums;
+    for (const Factored* of = tensors; of < tensors + n; sent += of->sent(), ++of) {
+        if (!of->of_rows) std::memset(sent, 0, of->sent() * sizeof(float));
+        for (u64 row = 0; row < of->rows; ++row) {
+            for (u64 first = 0; first < of->columns; first += STRETCH) {
+                const u64 length = of->columns - first < STRETCH ? of->columns - first : STRETCH;
+                sums.add(Contribution<T>{gradient, length, residual, nullptr, nullptr, 0, nullptr},
+                         left + first);
+                gradient += length;
+                if (residual != nullptr) residual += length;
+            }
+            project(*of, row, left, sent);
+            if (of->r == 0) {
+                std::memcpy(sent + row * of->columns, left, of->columns * sizeof(float));
+                add_scaled(-1.0F, left, of->columns, left);
+            } else if (of->of_rows) {
+                add_products(sent + row, of->rows, of->basis, of->r, of->columns, -1, left);
+            }
+            left += of->columns;
+        }
+        if (of->r != 0 && !of->of_rows)
+            add_product(of->basis, sent, of->r, of->rows, of->columns, -1, left - of->values());
+    }
+    return sums.found();
+}
+
+// out [all values] = what `sent`, a sum of factors of `tensors`, means, divided by `ranks`. False where that
+// is not finite.
+inline bool expand_factors(const Factored* tensors, u64 n, const float* sent, float ranks, float* out) {
+    bool finite = true;
+    for (const Factored* of = tensors; of < tensors + n; sent += of->sent(), ++of) {
+        for (u64 row = 0; row < of->rows; ++row, out += of->columns) {
+            std::memset(out, 0, of->columns * sizeof(float));
+            if (of->r == 0)
+                add_scaled(1.0F, sent + row * of->columns, of->columns, out);
+            else
+                add_products(of->left(sent) + row, of->rows, of->right(sent), of->r, of->columns, 1, out);
+            finite = all_finite(out, of->columns) && finite;
+            for (u64 i = 0; i < of->columns; ++i) out[i] /= ranks;
+        }
+    }
+    return finite;
 }
 
 }  // namespace zenc
