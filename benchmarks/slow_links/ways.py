@@ -51,7 +51,7 @@ WAYS = (
     Way(PLAIN, "torch", "", 10, sgd=1.0, raced=False),
     Way(POWER, "torch", POWER, 20, "each step is to be one of all ranks, by Adam"),
     Way("power_sgd", "scheme", "power_sgd", 20, "so it is, on links slower than these", beside=POWER),
-    Way("power_sgd-8", "scheme", "power_sgd", 20, params={"r": 8}, beside=POWER),
+    Way("power_sgd-4", "scheme", "power_sgd", 20, params={"r": 4}, beside=POWER),
     Way("dgc", "scheme", "dgc", 20, params={"steps": 100}, sgd=0.1),
     Way("one_bit", "scheme", "one_bit", 20, "so it is, by SGD without momentum", sgd=1.0, beside="one_bit-plain"),
     Way("signum", "scheme", "signum", 20, sgd=0.0003, beside="signum-plain", raced=False),

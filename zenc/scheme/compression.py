@@ -196,7 +196,7 @@ class LowRank:
     ``matrix_of`` says, and is summed whole otherwise.
     """
 
-    r: int = within(1, 1024, default=4)
+    r: int = within(1, 1024, default=8)
     seed: int = _seed()
 
 

@@ -128,7 +128,8 @@ class LossyCall:
     """The number of calls of each piece so far."""
     linear: LinearMap | LowRankMap | ChunkTransform | None = None
     made: torch.Tensor | None = None
-    """What is summed in place of the gradient, float32, where it is made as values accumulate: votes, or factors."""
+    """The float32 tensor that is summed in place of the gradient, if it is made as values accumulate: votes, factors.
+    """
     rounding: Rounded | None = None
     """The code of values that would otherwise travel as they are, in ``scheme`` too; the sum is made in float32 then.
     """
