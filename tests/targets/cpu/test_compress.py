@@ -368,7 +368,7 @@ def test_a_basis_is_orthonormal_also_of_vectors_that_depend_on_each_other(kernel
 def test_factors_are_taken_and_expanded(
     kernels: CompressionKernels, dtype: str, rows: int, columns: int, r: int, of_rows: bool
 ) -> None:
-    """Of a matrix, and of a vector behind it that is sent whole; sums are divided as torch does."""
+    """A matrix has a factor, and a vector behind it is sent whole; sums are divided as torch does."""
     chance, count = np.random.default_rng(rows), rows * columns + 9
     given, kept = torch.from_numpy(chance.standard_normal((2, count)).astype(np.float32))
     given = given if dtype == "f32" else given.bfloat16()

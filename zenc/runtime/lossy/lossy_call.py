@@ -226,7 +226,7 @@ class LossyCall:
         return Contributed(squares, found.residual, finite and found.finite)
 
     def _momentum(self, work: CpuContribution | GpuContribution) -> Contributed:
-        """Vote by what ``work`` accumulates, and leave it times ``beta`` in ``total``."""
+        """Accumulate by ``work`` what this rank votes by, and leave it times ``beta`` in ``total``."""
         is_wide, feedback = self.gradient.dtype == torch.float32, self.scheme.plan.feedback
         assert isinstance(feedback, Decay)
         self.made = self.gradient if is_wide else torch.empty_like(self.gradient, dtype=torch.float32)
