@@ -102,7 +102,7 @@ class LowRankMap:
         self._add(short, out.zero_(), 1.0)
 
     def average(self, short: torch.Tensor, out: torch.Tensor, ranks: int) -> bool | None:
-        """Write ``out`` [units, width] as ``pull`` does, by ``ranks``, and return whether it is finite; None on GPUs."""
+        """Write ``out`` [units, width] as ``pull`` does, by ``ranks``; return whether it is finite, None on GPUs."""
         if not isinstance(self.kernels, CompressionKernels):
             return None
         return self.kernels.expand_factors(self.numbers, short.data_ptr(), ranks, out.data_ptr())
