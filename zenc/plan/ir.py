@@ -214,7 +214,7 @@ class Plan:
 
     @property
     def votes(self) -> bool:
-        """Return whether ranks vote by a momentum, of which nothing is taken out; what is lost is kept nowhere."""
+        """Return whether ranks vote by their momentum, all of which a call leaves; losses are kept nowhere."""
         return isinstance(self.feedback, Decay) and any(isinstance(phase.code, Vote) for phase in self.phases)
 
     def rounded(self, code: Rounded) -> Plan:
