@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,21 @@ def test_hosts_are_joined_as_a_topology_says(right):
 def test_a_topology_that_hosts_can_not_have_is_refused(cluster):
     with pytest.raises(NetworkError, match="bad-lab"):
         RoutedCluster(load_topology(cluster))
+
+
+def test_a_link_that_no_processor_can_play_is_shown():
+    with pytest.raises(NetworkError, match="has 50 GB/s") as error:
+        RoutedCluster(load_topology(CORNER.replace("30 Mbit", "400 Gbit")))
+    assert error.value.diagnostics[0].span and "thousand" in error.value.diagnostics[0].help
+
+
+def test_a_script_runs_on_a_topology(tmp_path):
+    """Each rank has a host; its hosts and rates can't be said twice."""
+    (tmp_path / "corner.zen").write_text(CORNER)
+    (tmp_path / "told.py").write_text("import os; print(os.environ['LOCAL_RANK'], os.environ['WORLD_SIZE'])")
+    given = [sys.executable, "-m", "zenc", "lab", "--topology", "corner.zen"]
+    run = partial(subprocess.run, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    found = run([*given, "--", "told.py"])
+    assert sorted(found.stdout.splitlines()[:3]) == [f"rank {rank} | 0 3" for rank in range(3)], found.stderr
+    assert "3 hosts, 3 ranks, links as in corner.zen" in found.stdout
+    assert "--topology has its hosts" in run([*given, "--hosts", "3", "--", "told.py"]).stderr

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, print_json, reporting, show_diagnostics
+from zenc.cli.common import JsonOption, on_topology, print_json, reporting, show_diagnostics
 from zenc.errors import Diagnostic
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ EXAMPLES = """\b
 Examples:
   zenc lab --hosts 4 --rate 100mbit -- train.py --epochs 1
   zenc lab --hosts 2 --ranks-per-host 2 --rate 1gbit -- -m my.training
+  zenc lab --topology racks.zen -- train.py
   ZENC_ATTACH=0 zenc lab --hosts 4 --rate 100mbit -- train.py    the same without zenc: the other half of an A/B run
 
 \b
@@ -45,6 +46,10 @@ def lab(
         int, typer.Option(min=1, max=64, metavar="N", help="Ranks on a host, which share its link, and memory.")
     ] = 1,
     rate: Annotated[str, typer.Option(metavar="RATE", help="Of each link, each way: 100mbit, 1gbit.")] = "100mbit",
+    topology: Annotated[
+        str | None,
+        typer.Option(metavar="TOPOLOGY", help="A host for each of its ranks, and its links in place of --rate."),
+    ] = None,
     loss: Annotated[
         float, typer.Option(min=0.0, max=0.9, metavar="SHARE", help="Of packets that are lost at random, such as 0.01.")
     ] = 0.0,
@@ -66,10 +71,13 @@ def lab(
     """
     if not os.path.exists(script[0]) and not (script[0] == "-m" and len(script) > 1):
         raise typer.BadParameter(f"'{script[0]}' is no file; it takes a .py file, or -m and a module, after --")
+    if topology and (hosts, ranks_per_host, rate, loss) != (4, 1, "100mbit", 0.0):
+        raise typer.BadParameter("--topology has its hosts and links; --burst and --queue alone go with it")
     with reporting(json):
         from zenc.lab.ranks import run_ranks
 
-        cluster, last = _cluster(hosts, rate, loss, burst, queue), hosts * ranks_per_host - 1
+        cluster = _cluster(hosts, rate, loss, burst, queue, topology)
+        hosts, last = cluster.size, cluster.size * ranks_per_host - 1
         width, stream = len(str(last)), sys.stderr if json else sys.stdout
         found = run_ranks(
             cluster,
@@ -83,20 +91,22 @@ def lab(
         told = {"hosts": hosts, "ranks": last + 1, "seconds": found.seconds, "links": links, "failed": found.failed}
         print_json({"ok": not found.status, **told, "diagnostics": [each.to_json() for each in errors]})
     else:
-        _print(found, last + 1, rate)
+        _print(found, last + 1, f"of {rate} each way" if topology is None else f"as in {topology}")
     show_diagnostics(errors)
     if found.status:
         raise SystemExit(found.status)
 
 
-def _cluster(hosts: int, rate: str, loss: float, burst: int, queue: str) -> EmulatedCluster:
+def _cluster(hosts: int, rate: str, loss: float, burst: int, queue: str, topology: str | None) -> EmulatedCluster:
     """Return the cluster; raises NetworkError where there can be none."""
-    from zenc.lab import cluster, impairment
+    from zenc.lab import cluster, impairment, routed
     from zenc.lab.namespaces import NetworkError
 
-    by = impairment.Impairment(lost=loss)
-    lossy = impairment.ImpairedCluster(hosts, rate, burst, queue, by) if loss else None
-    made = lossy or cluster.EmulatedCluster(hosts, rate, burst, queue)
+    made, (of, _) = cluster.EmulatedCluster(hosts, rate, burst, queue), on_topology(topology, None)
+    if of:
+        made = routed.RoutedCluster(of, burst, queue)
+    elif loss:
+        made = impairment.ImpairedCluster(hosts, rate, burst, queue, impairment.Impairment(lost=loss))
     if missing := (impairment if loss else cluster).why_not():
         help = "`zenc help lab-missing` says how to get it; torchrun runs the script without a network of hosts"
         raise NetworkError(Diagnostic("lab-missing", f"hosts on this machine take {missing}", help=help))
@@ -111,12 +121,12 @@ def _errors(found: Outcome, ranks_per_host: int) -> list[Diagnostic]:
     return [Diagnostic("rank-failed", message, help="its lines above say why")]
 
 
-def _print(found: Outcome, ranks: int, rate: str) -> None:
+def _print(found: Outcome, ranks: int, links: str) -> None:
     from zenc.common.environment import is_on
     from zenc.common.wording import count, seconds_text, size_text
 
     hosts = count(len(found.carried), "host")
-    print(f"{hosts}, {count(ranks, 'rank')}, links of {rate} each way: {seconds_text(found.seconds)}")
+    print(f"{hosts}, {count(ranks, 'rank')}, links {links}: {seconds_text(found.seconds)}")
     print("host       sent   received")
     for host, (sent, received) in enumerate(found.carried):
         print(f"{host:4} {size_text(sent):>10} {size_text(received):>10}")

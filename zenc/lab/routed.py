@@ -14,10 +14,13 @@ from itertools import product
 from zenc.errors import Diagnostic
 from zenc.lab.cluster import CONGESTION_CONTROL, SYSCTLS, EmulatedCluster
 from zenc.lab.namespaces import NetworkError
-from zenc.topology.model import Node, Topology
+from zenc.scheme.units import bandwidth_text
+from zenc.topology.model import Link, Node, Topology
 
 FORWARDING = {"net/ipv4/ip_forward": 1, "net/ipv4/conf/all/rp_filter": 0, "net/ipv4/conf/default/rp_filter": 0}
 """Switches forward, and packets need not go back the way that they came."""
+MOST_BITS = 10e9
+"""Bits a second of the fastest link that processors can play."""
 _TABLE = 1000
 """The routing table of packets from rank 0; that of another rank has its number added."""
 
@@ -25,20 +28,29 @@ _TABLE = 1000
 class RoutedCluster(EmulatedCluster):
     """A host for each rank of ``topology``, with its links, switches and routes; latencies are left out.
 
-    Raises NetworkError where a rank has no route to another, or a link is one-way.
+    Raises NetworkError where a rank has no route to another, or a link is one-way or faster than MOST_BITS.
     """
 
     def __init__(self, topology: Topology, burst: int = 70_000, queue: str = "2mb") -> None:
         super().__init__(topology.size, "1gbit", burst, queue)
         self.topology, self.places = topology, {node: i for i, node in enumerate([*topology.ranks, *topology.switches])}
-        label, graph = topology.label, topology.graph
-        lone = [f"{a} to {b}" for a, b in product(topology.ranks, repeat=2) if topology.route(a, b) is None]
-        single = [f"{label(a)} -> {label(b)}" for a, b in graph.edges if not graph.has_edge(b, a)]
-        for names, what in ((lone, "no way through switches from rank"), (single, "a link is one-way:")):
-            if names:
-                raise NetworkError(
-                    Diagnostic("bad-lab", f"hosts can't be joined as {topology.name}: {what} {names[0]}")
-                )
+        one, links = topology.label, topology.links
+        lone = next((pair for pair in product(topology.ranks, repeat=2) if topology.route(*pair) is None), None)
+        fast = next((link for link in links if 8 * link.bandwidth > MOST_BITS), None)
+        single = next((link for link in links if not topology.graph.has_edge(link.target, link.source)), None)
+        if fast:
+            ends = f"{one(fast.source)} - {one(fast.target)}"
+            what = f"{ends} has {bandwidth_text(fast.bandwidth)}, and a lab at most 10 Gbit/s"
+            self._refuse(what, fast, "write a topology with links a thousand times as slow: times are as much longer")
+        if single:
+            self._refuse(f"{one(single.source)} -> {one(single.target)} leads one way", single, "link both ways")
+        if lone:
+            help = "only switches forward packets; put one between them"
+            self._refuse(f"no switches lead from {one(lone[0])} to {one(lone[1])}", None, help)
+
+    def _refuse(self, what: str, link: Link | None, help: str) -> None:
+        message = f"hosts can't be joined as {self.topology.name}: {what}"
+        raise NetworkError(Diagnostic("bad-lab", message, link.span if link else None, help=help))
 
     @property
     def nodes(self) -> int:

@@ -105,13 +105,13 @@ def star_of(topology: Topology) -> Switch | None:
     return Switch(topology.size, bandwidth, latency, topology.name)
 
 
-_ALIKE = 1 + 1e-9
-
-
-def fair_rates(flow: Ints, link: Ints, times: Floats, flows: int, bandwidths: Floats) -> Floats:
+def fair_rates(
+    flow: Ints, link: Ints, times: Floats, flows: int, bandwidths: Floats, alike: float = 1 + 1e-9
+) -> Floats:
     """Return the rate of each of ``flows`` flows, [flows].
 
     Flow ``flow[i]`` loads ``link[i]`` ``times[i]`` over, of ``bandwidths`` [links]. A flow without links has no bound.
+    Links whose shares differ by less than ``alike`` times are full at once.
     """
     rates = np.full(flows, np.inf)
     left, open_, links = bandwidths.copy(), np.zeros(flows, dtype=bool), len(bandwidths)
@@ -122,7 +122,7 @@ def fair_rates(flow: Ints, link: Ints, times: Floats, flows: int, bandwidths: Fl
         lowest = float(share.min(initial=np.inf))
         if lowest == np.inf:
             return rates
-        full = share <= lowest * _ALIKE
+        full = share <= lowest * alike
         found = np.zeros(flows, dtype=bool)
         found[flow[full[link]]] = True
         found &= open_

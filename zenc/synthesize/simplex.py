@@ -21,10 +21,11 @@ _SHAKEN = 1e-7
 _MOST_PIVOTS = 20_000
 
 
-def heaviest(roots: Sequence[int], loads: Floats, of: int) -> tuple[float, Floats, Floats, Floats]:
-    """Return the rate, the weight of each column, and the prices of ``of`` roots and of the links.
+def heaviest(roots: Sequence[int], loads: Floats, of: int) -> tuple[float, Floats, Floats]:
+    """Return the rate, the weight of each column, and the prices of the links.
 
-    ``roots`` [columns] is the root of each column, ``loads`` [links, columns] the share of each link that it takes.
+    ``roots`` [columns] is the root of each column, of ``of`` ones, ``loads`` [links, columns] the share
+    of each link that it takes.
     """
     links, columns = loads.shape
     rows = of + links
@@ -57,4 +58,4 @@ def heaviest(roots: Sequence[int], loads: Floats, of: int) -> tuple[float, Float
     found = np.zeros(table.shape[1])
     found[basis] = held
     prices = np.maximum((basis == 0).astype(np.float64) @ inverse, 0.0)
-    return float(found[0]), found[1 : 1 + columns], prices[:of], prices[of:]
+    return float(found[0]), found[1 : 1 + columns], prices[of:]

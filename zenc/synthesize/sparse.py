@@ -17,7 +17,7 @@ from zenc.scheme.resolve import resolve
 from zenc.simulator.calibration import DEFAULTS, ESTIMATES
 from zenc.simulator.predict import network as network_of
 from zenc.simulator.predict import predict_on
-from zenc.synthesize.packing import Packing
+from zenc.synthesize.loads import Packing
 from zenc.synthesize.write import Form, name_for, scheme_text
 from zenc.topology.model import Topology
 

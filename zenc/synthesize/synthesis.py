@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import lcm
@@ -21,10 +21,11 @@ from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.network import Cluster
 from zenc.simulator.predict import predict
 from zenc.synthesize.arborescence import Floats
-from zenc.synthesize.packing import BOTH, UP, Packing, in_shares, pack
+from zenc.synthesize.even import pack
+from zenc.synthesize.loads import APART, BOTH, DOWN, EVEN, UP, Packing, fair_time, in_shares
 from zenc.synthesize.sparse import plan_of, quickest
 from zenc.synthesize.write import Form, scheme_text
-from zenc.topology.bound import Bound, all_reduce_rate, bound_at_once, bound_of, is_two_way, taken_links
+from zenc.topology.bound import Bound, all_reduce_rate, bound_at_once, bound_of, comes_back, is_two_way, taken_links
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 
@@ -35,6 +36,8 @@ _FASTER = 1.02
 """The least gain for which trees are packed whose sums and results run at once."""
 MOST_SIMULATED = 8_000_000
 """Most moves of a scheme that is simulated, times the kinds of ranks: these take seconds."""
+MOST_UNEVEN = 500_000
+"""Most moves of a scheme whose messages end one by one, each an event of its own: of those that are less ``even``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +182,8 @@ def synthesize(
     progress("the prediction")
     units = max(1, round(bytes / (_WIDTH * _VALUE)))
     kinds = max(len(of.rotation.roots) for of in (packing, up or packing))
-    if simulated := not bound.at_once and proof.moves * kinds <= MOST_SIMULATED:
+    most = MOST_SIMULATED if min(of.even for of in (packing, up or packing)) > EVEN else MOST_UNEVEN
+    if simulated := not bound.at_once and proof.moves * kinds <= most:
         dense, links = uniform(1.0, units, _WIDTH), bandwidth_only("links")
         seconds = predict(plan, topology.size, dense, topology, links, flows=False).seconds
     else:
@@ -198,11 +202,11 @@ def _idle(topology: Topology, *bounds: Bound) -> tuple[int, float]:
 def packed(topology: Topology, progress: Progress = lambda _: None) -> tuple[Bound, Bound, Packing, Packing | None]:
     """Return the bounds of both ways, the trees downwards, and those upwards where links are not two-way."""
     bound = bound_of(topology, progress=progress)
-    packing = pack(topology, bound, progress=progress)
     if is_two_way(topology):
+        packing = pack(topology, bound, DOWN if comes_back(topology) else APART, progress)
         bound, packing = _at_once(topology, bound, packing, progress)
         return bound, bound, packing, None
-    upwards = bound_of(topology, True, progress)
+    packing, upwards = pack(topology, bound, DOWN, progress), bound_of(topology, True, progress)
     up = pack(topology, upwards, UP, progress)
     each = lcm(packing.each, up.each)
     return bound, upwards, in_shares(packing, each), in_shares(up, each)
@@ -219,14 +223,20 @@ def _at_once(topology: Topology, bound: Bound, packing: Packing, progress: Progr
 
 
 def _step_by_step(topology: Topology, rounds: Rounds, bytes: float, early: int) -> float:
-    """Return the seconds of steps that all ranks begin together, in which the busiest link never waits.
+    """Return the seconds of steps that all ranks begin together, in which messages share links fairly.
 
     Those of the pull begin as ``early`` as in ``RankProgram``.
     """
     cluster = Cluster(topology)
-    loads = defaultdict[int, Floats](lambda: np.zeros(len(cluster.bandwidths)))
+    sent = defaultdict[int, Floats](lambda: np.zeros(topology.size**2))
     for number, (phase, _, moves) in enumerate(rounds):
-        pair, link = cluster.over(moves.src, moves.dst)
-        load = np.bincount(link, (moves.last - moves.first + 1)[pair], minlength=len(cluster.bandwidths))
-        loads[number - early * phase.completes] += load
-    return sum(float((load / cluster.bandwidths).max()) for load in loads.values()) * bytes / rounds.parts
+        np.add.at(
+            sent[number - early * phase.completes], moves.src * topology.size + moves.dst, moves.last - moves.first + 1
+        )
+    alike = Counter(parts.tobytes() for parts in sent.values())
+    return sum(times * _seconds(cluster, np.frombuffer(parts)) for parts, times in alike.items()) * bytes / rounds.parts
+
+
+def _seconds(cluster: Cluster, sent: Floats) -> float:
+    pairs = np.flatnonzero(sent)
+    return fair_time(sent[pairs], *cluster.over(*np.divmod(pairs, cluster.size)), cluster.bandwidths)

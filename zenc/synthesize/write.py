@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zenc.language.formatter import format_text
 from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.synthesize.packing import Packing, WeightedTree
+from zenc.synthesize.loads import Packing, WeightedTree
 from zenc.synthesize.rotation import Rotation
 from zenc.topology.model import Topology
 

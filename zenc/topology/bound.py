@@ -76,6 +76,19 @@ def is_two_way(topology: Topology) -> bool:
     return all(wide.get((head, tail)) == width for (tail, head), width in wide.items())
 
 
+def comes_back(topology: Topology) -> bool:
+    """Return whether routes lead back over the links they came by, the other way: many cards are taken in turns.
+
+    Links are two-way.
+    """
+    place = {(link.source, link.target): i for i, link in enumerate(topology.links)}
+    back = np.array([place[link.target, link.source] for link in topology.links])
+    one, other = np.divmod(np.arange(topology.size**2), topology.size)
+    there, here = (topology.routes.paths(*ends).over(np.arange(len(one))) for ends in ((one, other), (other, one)))
+    codes = [np.sort(pair * len(back) + link) for pair, link in (there, (here[0], back[here[1]]))]
+    return np.array_equal(codes[0], codes[1])
+
+
 def all_reduce_rate(bound: Bound, upwards: Bound) -> float:
     """Return bytes of a dense tensor a second: a reduce-scatter and an all-gather, one after the other."""
     return 1 / (1 / bound.all_gather + 1 / upwards.all_gather)
