@@ -86,7 +86,7 @@ def test_cards_that_do_not_divide_ranks_are_busy_as_well(cluster: str) -> None:
 
 
 def test_a_step_takes_as_long_as_its_last_message() -> None:
-    """Two links take two messages each, of 1 and 3 parts: 2 seconds with both, and 2 of what is left."""
+    """A message of 1 part and one of 3 share a link for 2 seconds, and the rest of the second takes 2 more."""
     flows, links, width = np.array([0, 1, 1]), np.array([0, 0, 1]), np.ones(2)
     assert fair_time(np.array([1.0, 3.0]), flows, links, width) == pytest.approx(4.0)
     uneven = WeightedTree(0, np.array([-1, 0, 0]), 1), WeightedTree(0, np.array([-1, 0, 1]), 1)

@@ -43,7 +43,7 @@ class Pool:
     known: set[bytes] = field(default_factory=set)
 
     def add(self, root: int, parent: Ints) -> bool:
-        """Add a tree of the root in place ``root``; return whether it is new."""
+        """Add a tree of the root in place ``root``, as ``parent`` [nodes]; return whether it is new."""
         key = parent.astype(np.int16).tobytes()
         if key in self.known:
             return False
