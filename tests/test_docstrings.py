@@ -98,8 +98,7 @@ def blocks(doc: str) -> list[str]:
     return [textwrap.dedent(text) for text in paragraphs if all(line.startswith("    ") for line in text.split("\n"))]
 
 
-def is_code(block: str) -> bool:
-    return bool(re.search(r"\bzenc\.\w+\(|^with |^import |^\w+ = \w+\.\w+\(", block, re.MULTILINE))
+CODE = re.compile(r"\bzenc\.\w+\(|^with |^import |^\w+ = \w+\.\w+\(", re.MULTILINE)
 
 
 def test_public_modules_have_a_docstring() -> None:
@@ -184,7 +183,7 @@ def test_tables_are_indented() -> None:
 
 
 def test_examples_are_python() -> None:
-    examples = [(each.name, block) for each in everything() for block in filter(is_code, blocks(each.doc))]
+    examples = [(each.name, block) for each in everything() for block in filter(CODE.search, blocks(each.doc))]
     assert len(examples) > 10
     for name, block in examples:
         assert compile(block, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT).co_code

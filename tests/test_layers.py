@@ -71,7 +71,7 @@ EVERY = MODULES | {module_name(path): path for path in (PACKAGE.parent / "benchm
 @cache
 def imported(path: Path, late: bool) -> set[str]:
     """Return the modules that ``path`` imports; with ``late`` also those inside functions and for annotations."""
-    nodes = nodes_of(path) if late else _at_once(tree_of(path))
+    nodes = nodes_of(path) if late else tree_of(path).body
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -79,10 +79,6 @@ def imported(path: Path, late: bool) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return {name for name in found if name in EVERY and name != "zenc"}
-
-
-def _at_once(tree: ast.Module) -> list[ast.stmt]:
-    return [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def layer_of(module: str) -> int:

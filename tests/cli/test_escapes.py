@@ -44,15 +44,9 @@ FILES = {
     ),
 }
 SHOWN = {
-    "check": ".zen",
-    "explain": ".zen",
-    "draw": ".zen",
-    "topo show": "topology.zen",
-    "profile show": "profiles.json",
-    "simulate dense_ring --calibration": "calibration.json",
-    "report -o r.html": "scheme.zen",
-    "help": "wrong.zen",
-}
+    "check": ".zen", "explain": ".zen", "draw": ".zen", "topo show": "topology.zen", "profile show": "profiles.json",
+    "simulate dense_ring --calibration": "calibration.json", "report -o r.html": "scheme.zen", "help": "wrong.zen",
+}  # fmt: skip
 """Verb -> endings of the file names that it is tried on."""
 
 

@@ -83,16 +83,13 @@ def rows() -> list[list[str]]:
 
 def test_the_first_figure_is_the_greatest_gain_of_a_training_step():
     files = sorted(path for folder in ("dense", "steps") for path in (MEASURED / folder).glob("*.json"))
-    steps = [run for run in map(lambda path: json.loads(path.read_text(encoding="utf-8")), files) if is_training(run)]
+    runs = (json.loads(path.read_text(encoding="utf-8")) for path in files)
+    steps = [run for run in runs if "no-sync" in run["peers"]]
     greatest = max(map(gain, (*DEMO.values(), measured("training-8"), *steps)))
     assert len(steps) > 5 and greatest == gain(SLOW)
     (found,) = re.findall(r"A training step is (\d+) times as fast as with DDP's dense gradients", README)
     assert found == f"{greatest:.0f}"
     assert f"and {1 / SLOW['peers']['auto']['ratio']['median']:.2f} times as fast as with its sparse ones" in README
-
-
-def is_training(run: Any) -> bool:
-    return "no-sync" in run["peers"]
 
 
 def test_the_model_is_that_of_the_demonstration():

@@ -28,16 +28,10 @@ from zenc.topology.shapes import dgx, dragonfly, fat_tree, nodes, ring, torus
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLUSTERS: dict[str, Callable[[], Topology]] = {
-    "one": lambda: ring(1),
-    "pair": lambda: ring(2),
-    "ring": lambda: ring(7),
-    "grid": lambda: torus(3, 4),
-    "cube": lambda: torus(2, 3, 2),
-    "nodes": lambda: nodes(3, gpus=4, nics=2),
-    "dgx": lambda: dgx(2),
-    "fat_tree": lambda: fat_tree(4),
-    "dragonfly": lambda: dragonfly(2, 4, 1),
-}
+    "one": lambda: ring(1), "pair": lambda: ring(2), "ring": lambda: ring(7), "grid": lambda: torus(3, 4),
+    "cube": lambda: torus(2, 3, 2), "nodes": lambda: nodes(3, gpus=4, nics=2), "dgx": lambda: dgx(2),
+    "fat_tree": lambda: fat_tree(4), "dragonfly": lambda: dragonfly(2, 4, 1),
+}  # fmt: skip
 
 
 def groups(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
@@ -198,12 +192,8 @@ def test_limits() -> None:
 
 def test_rates() -> None:
     assert [rate(x) for x in (12.0, 2.5e3, 1e6, 25e9, 1.8e12)] == [
-        "12 B/s",
-        "2.5 kB/s",
-        "1 MB/s",
-        "25 GB/s",
-        "1.8 TB/s",
-    ]
+        "12 B/s", "2.5 kB/s", "1 MB/s", "25 GB/s", "1.8 TB/s",
+    ]  # fmt: skip
 
 
 def test_the_picture_in_the_manual_is_what_zenc_draws(assert_golden: Callable[[str, str], None]) -> None:

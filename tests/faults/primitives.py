@@ -111,14 +111,12 @@ def _now() -> float:
     return active().now
 
 
-def _sleep(seconds: float) -> None:
-    active().wait([], lambda: False, seconds)
-
-
 STAND_INS = {
     "threading": SimpleNamespace(Lock=Lock, Thread=Thread, get_ident=threading.get_ident, local=threading.local),
     "queue": SimpleNamespace(SimpleQueue=SimpleQueue, Empty=queue.Empty),
-    "time": SimpleNamespace(perf_counter=_now, monotonic=_now, sleep=_sleep),
+    "time": SimpleNamespace(
+        perf_counter=_now, monotonic=_now, sleep=lambda seconds: active().wait([], lambda: False, seconds)
+    ),
 }
 SIMULATED = ("zenc.runtime.", "zenc.torch.")
 REAL = ("zenc.runtime.cpu.kernels",)

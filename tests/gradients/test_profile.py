@@ -108,20 +108,15 @@ def test_it_can_be_copied_and_sent():
 
 
 BAD = [
-    ({"units": 0}, "0 units"),
-    ({"units": 1 << 63}, "units; a profile has 1 to"),
-    ({"width": 0}, "0 values"),
-    ({"dtype": "i8"}, "unknown dtype 'i8'"),
-    ({"ranks": 0}, "recorded on 0 ranks"),
-    ({"ranges": ()}, "0 ranges"),
-    ({"ranges": (((0.5, 1.0),),) * (MOST_RANGES + 1)}, "257 ranges"),
-    ({"ranges": ((),)}, "0 classes"),
+    ({"units": 0}, "0 units"), ({"units": 1 << 63}, "units; a profile has 1 to"), ({"width": 0}, "0 values"),
+    ({"dtype": "i8"}, "unknown dtype 'i8'"), ({"ranks": 0}, "recorded on 0 ranks"), ({"ranges": ()}, "0 ranges"),
+    ({"ranges": (((0.5, 1.0),),) * (MOST_RANGES + 1)}, "257 ranges"), ({"ranges": ((),)}, "0 classes"),
     ({"ranges": (((-0.1, 1.0),),)}, "not between 0 and 1"),
     ({"ranges": (((float("nan"), 1.0),),)}, "not between 0 and 1"),
     ({"ranges": (((0.1, 0.5), (0.2, 0.6)),)}, "the sum 1, but 1.1"),
     ({"ranges": (((0.1, float("nan")),),)}, "the sum 1, but nan"),
     ({"ranges": (((0.1, 2.0), (0.2, -1.0)),)}, "0 or more"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("change", "words"), BAD, ids=lambda value: value if isinstance(value, str) else "")

@@ -25,16 +25,12 @@ from zenc.gradients.profile_io import dump_profiles, read_profile, read_profiles
 from zenc.gradients.spec import GradientSpec
 
 LOADS = [
-    (GradientSpec(100_000, 64, "f32", 0.02, zipf=1.05), 8),
-    (GradientSpec(100_000, 64, "f32", 0.02), 16),
-    (GradientSpec(20_000, 1, "f16", 0.3, overlap=0.5), 5),
-    (GradientSpec(20_000, 1, "f32", 0.05, overlap=1.0), 40),
-    (GradientSpec(50_000, 1, "f32", 0.001, zipf=1.0), 128),
-    (GradientSpec(999, 1, "f32", 0.1, zipf=1.0), 4),
-    (GradientSpec(1000, 1, "f32", 0.1), 1),
-    (GradientSpec(10, 1, "f32", 1.0), 3),
+    (GradientSpec(100_000, 64, "f32", 0.02, zipf=1.05), 8), (GradientSpec(100_000, 64, "f32", 0.02), 16),
+    (GradientSpec(20_000, 1, "f16", 0.3, overlap=0.5), 5), (GradientSpec(20_000, 1, "f32", 0.05, overlap=1.0), 40),
+    (GradientSpec(50_000, 1, "f32", 0.001, zipf=1.0), 128), (GradientSpec(999, 1, "f32", 0.1, zipf=1.0), 4),
+    (GradientSpec(1000, 1, "f32", 0.1), 1), (GradientSpec(10, 1, "f32", 1.0), 3),
     (GradientSpec(10, 1, "f32", 0.0), 3),
-]
+]  # fmt: skip
 
 
 def mean_union(of, k):

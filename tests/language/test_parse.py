@@ -222,15 +222,8 @@ schedule s {
 scheme b { x: "y }
 """
     assert [place for place, _ in problems(text)] == [
-        "3:19",
-        "5:15",
-        "7:1",
-        "10:21",
-        "11:23",
-        "12:14",
-        "15:12",
-        "17:15",
-    ]
+        "3:19", "5:15", "7:1", "10:21", "11:23", "12:14", "15:12", "17:15",
+    ]  # fmt: skip
 
 
 def test_an_unclosed_brace_brings_no_cascade() -> None:
@@ -261,16 +254,11 @@ def least_seconds(run: Callable[[], object]) -> float:
 @pytest.mark.parametrize(
     "text",
     [
-        "(" * 100_000,
-        "(" * 5_000 + "1" + ")" * 5_000,
-        "(" * 150 + "1" + ")" * 150 + "+" + "-" * 150 + "1",
-        "-" * 100_000 + "1",
-        "not " * 100_000 + "1",
-        "1" + "+1" * 10_000,
-        "log2(" * 3_000,
+        "(" * 100_000, "(" * 5_000 + "1" + ")" * 5_000, "(" * 150 + "1" + ")" * 150 + "+" + "-" * 150 + "1",
+        "-" * 100_000 + "1", "not " * 100_000 + "1", "1" + "+1" * 10_000, "log2(" * 3_000,
     ],
     ids=lambda text: text[:8],
-)
+)  # fmt: skip
 def test_deep_nesting_is_refused(text: str) -> None:
     with pytest.raises(SchemeSyntaxError, match=r"error\[nesting\]"):
         parse_expression(text)

@@ -39,16 +39,10 @@ def test_patterns_come_back(schedule: object) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "(a + b) * c - (d - e)",
-        "not (a and b) or c == (d < e)",
-        "-(a + b)",
-        "a - -b",
-        "1 << k & 3",
-        "a mod b / c mod d",
-        "min(a + 1, -b)",
-        "(not a) + 1",
+        "(a + b) * c - (d - e)", "not (a and b) or c == (d < e)", "-(a + b)", "a - -b", "1 << k & 3",
+        "a mod b / c mod d", "min(a + 1, -b)", "(not a) + 1",
     ],
-)
+)  # fmt: skip
 def test_parentheses_are_the_fewest(text: str) -> None:
     assert expression_text(parse_expression(text)) == text
 

@@ -120,26 +120,15 @@ STEP = {"step": [{"send": "all", "to": "0", "where": "rank == 9"}]}
 @pytest.mark.parametrize(
     "moves",
     [
-        [{"send": "all", "to": "0"}],
-        [{"step": [STEP]}],
-        [{"step": [{"send": "all", "to": "nobody"}]}],
-        [{"step": [{"send": "all", "to": "log2(1, 2)"}]}],
-        [{"step": [{"send": "all", "to": "cos(1)"}]}],
-        [{"step": [{"send": "every 1", "to": "0"}]}],
-        [{"step": [{"send": 7, "to": "0"}]}],
-        [{"step": [{"send": "part 0 part 1", "to": "0"}]}],
-        [{"step": [{"send": "all", "to": "0 } }"}]}],
-        [{"step": [{"send": "all", "to": 0}]}],
-        [{**STEP, "at": "mine.zen:1:99999999999999"}],
-        [{**STEP, "at": "mine.zen:0:1"}],
-        [{**STEP, "at": 3}],
-        [{**STEP, "at": "mine.zen"}],
-        [{"dance": []}],
-        ["step"],
-        {"step": []},
-        None,
+        [{"send": "all", "to": "0"}], [{"step": [STEP]}], [{"step": [{"send": "all", "to": "nobody"}]}],
+        [{"step": [{"send": "all", "to": "log2(1, 2)"}]}], [{"step": [{"send": "all", "to": "cos(1)"}]}],
+        [{"step": [{"send": "every 1", "to": "0"}]}], [{"step": [{"send": 7, "to": "0"}]}],
+        [{"step": [{"send": "part 0 part 1", "to": "0"}]}], [{"step": [{"send": "all", "to": "0 } }"}]}],
+        [{"step": [{"send": "all", "to": 0}]}], [{**STEP, "at": "mine.zen:1:99999999999999"}],
+        [{**STEP, "at": "mine.zen:0:1"}], [{**STEP, "at": 3}], [{**STEP, "at": "mine.zen"}], [{"dance": []}],
+        ["step"], {"step": []}, None,
     ],
-)
+)  # fmt: skip
 def test_moves_that_are_none(moves):
     data = sample()
     data["pushes"][0]["moves"] = moves

@@ -49,24 +49,15 @@ def settled(text: str, **known: int) -> int | None:
 @pytest.mark.parametrize(
     ("text", "known", "value"),
     [
-        ("parts == 1", {"parts": 1}, 1),
-        ("parts > 1", {"parts": 1}, 0),
-        ("not one_shot", {"one_shot": 0}, 1),
-        ("size / 2 + 1", {"size": 7}, 4),
-        ("max(log2(size), 2)", {"size": 1024}, 10),
-        ("parts > 1", {}, None),
-        ("parts > 1 and one_shot", {"one_shot": 0}, 0),
-        ("one_shot and parts > 1", {"one_shot": 0}, 0),
-        ("one_shot and parts > 1", {"one_shot": 1}, None),
-        ("parts > 1 or one_shot", {"one_shot": 1}, 1),
-        ("parts > 1 or one_shot", {"one_shot": 0}, None),
-        ("rank == 0 or one_shot", {"one_shot": 1}, 1),
-        ("1 / (parts - 1)", {"parts": 1}, None),
-        ("one_shot and 1 / (parts - 1)", {"parts": 1, "one_shot": 0}, 0),
-        ("-parts", {"parts": 3}, -3),
-        ("2", {}, 2),
+        ("parts == 1", {"parts": 1}, 1), ("parts > 1", {"parts": 1}, 0), ("not one_shot", {"one_shot": 0}, 1),
+        ("size / 2 + 1", {"size": 7}, 4), ("max(log2(size), 2)", {"size": 1024}, 10), ("parts > 1", {}, None),
+        ("parts > 1 and one_shot", {"one_shot": 0}, 0), ("one_shot and parts > 1", {"one_shot": 0}, 0),
+        ("one_shot and parts > 1", {"one_shot": 1}, None), ("parts > 1 or one_shot", {"one_shot": 1}, 1),
+        ("parts > 1 or one_shot", {"one_shot": 0}, None), ("rank == 0 or one_shot", {"one_shot": 1}, 1),
+        ("1 / (parts - 1)", {"parts": 1}, None), ("one_shot and 1 / (parts - 1)", {"parts": 1, "one_shot": 0}, 0),
+        ("-parts", {"parts": 3}, -3), ("2", {}, 2),
     ],
-)
+)  # fmt: skip
 def test_what_names_decide(text, known, value):
     assert settled(text, **known) == value
 

@@ -153,12 +153,9 @@ def load_with_another(group: dist.ProcessGroup, what: str, other: int) -> list[s
 def test_ranks_with_another_zenc_are_told_before_anything_else(four: Any, what: str, other: int) -> None:
     rest = ", ".join(str(rank) for rank in range(4) if rank != other)
     expected = [
-        "different-versions",
-        f"rank 0 runs {OWN}, and rank {other} {OTHER[what]}",
-        f"ranks {rest}: {OWN}",
-        f"ranks {other}: {OTHER[what]}",
-        "20.0",
-    ]
+        "different-versions", f"rank 0 runs {OWN}, and rank {other} {OTHER[what]}", f"ranks {rest}: {OWN}",
+        f"ranks {other}: {OTHER[what]}", "20.0",
+    ]  # fmt: skip
     assert four.run("tests.runtime.test_autoselect:load_with_another", what=what, other=other) == [expected] * 4
 
 

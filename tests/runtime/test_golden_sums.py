@@ -48,16 +48,12 @@ class Case:
 
 
 CASES = (
-    Case("some", False, torch.float32, 301, 5),
-    Case("some", True, torch.float64, 130, 3, "mean"),
-    Case("often", False, torch.float64, 97, 2),
-    Case("often", False, torch.bfloat16, 64, 65),
-    Case("none", False, torch.float16, 65, 1),
-    Case("none", True, torch.float32, 1000, 1, "mean"),
-    Case("no rank", False, torch.float32, 50, 4),
-    Case("all", False, torch.bfloat16, 63, 3),
+    Case("some", False, torch.float32, 301, 5), Case("some", True, torch.float64, 130, 3, "mean"),
+    Case("often", False, torch.float64, 97, 2), Case("often", False, torch.bfloat16, 64, 65),
+    Case("none", False, torch.float16, 65, 1), Case("none", True, torch.float32, 1000, 1, "mean"),
+    Case("no rank", False, torch.float32, 50, 4), Case("all", False, torch.bfloat16, 63, 3),
     Case("all", True, torch.float16, 129, 1),
-)
+)  # fmt: skip
 
 
 def gradient(case: Case, rank: int, size: int) -> torch.Tensor:

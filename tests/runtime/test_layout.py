@@ -28,21 +28,15 @@ def coo(shape: tuple[int, ...], sparse_dim: int, entries: int, seed: int = 0, dt
 @pytest.mark.parametrize(
     ("tensor", "unit", "units", "width"),
     [
-        (torch.zeros(4, 3, 2), Unit.AUTO, 24, 1),
-        (torch.zeros(4, 3, 2), Unit.ELEMENT, 24, 1),
-        (torch.zeros(4, 3, 2), Unit.ROW, 4, 6),
-        (torch.zeros(5), Unit.ROW, 5, 1),
-        (torch.tensor(3.0), Unit.ROW, 1, 1),
-        (torch.zeros(0, 3), Unit.ROW, 0, 3),
-        (torch.zeros(3, 0), Unit.ROW, 0, 0),
-        (coo((4, 3, 2), 1, 2), Unit.AUTO, 4, 6),
-        (coo((4, 3, 2), 2, 2), Unit.AUTO, 12, 2),
-        (coo((4, 3, 2), 2, 2), Unit.ROW, 4, 6),
-        (coo((4, 3, 2), 3, 2), Unit.ROW, 4, 6),
-        (coo((4, 3, 2), 1, 2), Unit.ELEMENT, 24, 1),
+        (torch.zeros(4, 3, 2), Unit.AUTO, 24, 1), (torch.zeros(4, 3, 2), Unit.ELEMENT, 24, 1),
+        (torch.zeros(4, 3, 2), Unit.ROW, 4, 6), (torch.zeros(5), Unit.ROW, 5, 1),
+        (torch.tensor(3.0), Unit.ROW, 1, 1), (torch.zeros(0, 3), Unit.ROW, 0, 3),
+        (torch.zeros(3, 0), Unit.ROW, 0, 0), (coo((4, 3, 2), 1, 2), Unit.AUTO, 4, 6),
+        (coo((4, 3, 2), 2, 2), Unit.AUTO, 12, 2), (coo((4, 3, 2), 2, 2), Unit.ROW, 4, 6),
+        (coo((4, 3, 2), 3, 2), Unit.ROW, 4, 6), (coo((4, 3, 2), 1, 2), Unit.ELEMENT, 24, 1),
         (coo((7,), 1, 2), Unit.ROW, 7, 1),
     ],
-)
+)  # fmt: skip
 def test_units_and_width(tensor, unit, units, width):
     layout = layout_of(tensor, unit)
     assert (layout.units, layout.width) == (units, width)

@@ -24,12 +24,8 @@ from zenc.wire.structs import MESSAGE_HEADER, packing
 
 JOBS = "tests.runtime.test_overlap:"
 SCHEMES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("balanced", {}),
-    ("dense_ring", {}),
-    ("holders", {}),
-    ("topk_a2a", {"density": 0.1}),
-    ("one_bit", {}),
-)
+    ("balanced", {}), ("dense_ring", {}), ("holders", {}), ("topk_a2a", {"density": 0.1}), ("one_bit", {}),
+)  # fmt: skip
 LOSSY = 3
 """Index of the first lossy scheme, which takes dense tensors."""
 CALL_FIELD = [field.name for field in MESSAGE_HEADER].index("call")

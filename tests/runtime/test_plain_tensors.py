@@ -47,10 +47,6 @@ def _wrapped(_: dist.ProcessGroup) -> torch.Tensor:
     return TwoTensor(torch.ones(SHAPE), torch.ones(SHAPE))
 
 
-def _masked(_: dist.ProcessGroup) -> torch.Tensor:
-    return torch.masked.masked_tensor(torch.ones(SHAPE), torch.ones(SHAPE).bool())
-
-
 def _functorch(_: dist.ProcessGroup) -> torch.Tensor:
     found: list[torch.Tensor] = []
     torch.func.grad(lambda x: (found.append(x), x.sum())[1])(torch.ones(SHAPE))
@@ -76,7 +72,7 @@ KINDS: dict[str, Callable[[dist.ProcessGroup], torch.Tensor]] = {
     "zero": lambda _: torch._efficientzerotensor(SHAPE),
     "negated": lambda _: torch._neg_view(torch.ones(SHAPE)),
     "wrapper": _wrapped,
-    "masked": _masked,
+    "masked": lambda _: torch.masked.masked_tensor(torch.ones(SHAPE), torch.ones(SHAPE).bool()),
     "csr": lambda _: torch.ones(SHAPE).to_sparse_csr(),
     "mkldnn": lambda _: torch.ones(SHAPE).to_mkldnn(),
     "sparse of meta": lambda _: torch.ones(SHAPE).to_sparse(1).to("meta"),
@@ -327,17 +323,11 @@ def test_a_sum_in_place_is_a_change_that_autograd_sees(two):
 @pytest.mark.parametrize(
     ("shape", "strides", "shared"),
     [
-        ((5, 4), (0, 0), True),
-        ((5, 1), (1, 0), False),
-        ((2, 3), (1, 1), True),
-        ((3, 2), (2, 3), False),
-        ((3, 2), (2, 4), True),
-        ((4, 3), (1, 4), False),
-        ((4, 3), (1, 7), False),
-        ((0, 3), (0, 0), False),
+        ((5, 4), (0, 0), True), ((5, 1), (1, 0), False), ((2, 3), (1, 1), True), ((3, 2), (2, 3), False),
+        ((3, 2), (2, 4), True), ((4, 3), (1, 4), False), ((4, 3), (1, 7), False), ((0, 3), (0, 0), False),
         ((1 << 20, 1 << 20), (0, 0), True),
     ],
-)
+)  # fmt: skip
 def test_overlaps_are_found_exactly(shape, strides, shared):
     assert _overlaps(torch.zeros(40).as_strided(shape, strides)) is shared
 

@@ -108,13 +108,10 @@ NOTHING_HELD = {**HolderCounts("w", 9, 2, "f32", 3, 9).state(), "held": np.zeros
 @pytest.mark.parametrize(
     "state",
     [
-        {},
-        {"tallies": 3, "calls": {}},
-        {"tallies": [], "calls": {"a": "b"}},
-        {"tallies": [NOTHING_HELD], "calls": {}},
-        None,
+        {}, {"tallies": 3, "calls": {}}, {"tallies": [], "calls": {"a": "b"}},
+        {"tallies": [NOTHING_HELD], "calls": {}}, None,
     ],
-)
+)  # fmt: skip
 def test_a_state_that_is_none_changes_nothing(state):
     profiler = zenc.Profiler()
     before = profiler.state_dict()

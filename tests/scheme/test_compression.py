@@ -197,16 +197,10 @@ def test_a_plan_without_it_has_no_word_of_it() -> None:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("feedback", "none"),
-        ("feedback", "keep"),
-        ("warmup", "dense(0)"),
-        ("warmup", 3),
-        ("feedback", "top(0.1)"),
-        ("transform", "dct(1)"),
-        ("transform", "dct(64)"),
-        ("transform", "top(0.1)"),
+        ("feedback", "none"), ("feedback", "keep"), ("warmup", "dense(0)"), ("warmup", 3), ("feedback", "top(0.1)"),
+        ("transform", "dct(1)"), ("transform", "dct(64)"), ("transform", "top(0.1)"),
     ],
-)
+)  # fmt: skip
 def test_a_forged_keeper_is_refused(key: str, words: object) -> None:
     with pytest.raises(ArtifactError):
         plan_from_json({**plain().to_json(), key: words})
@@ -381,16 +375,11 @@ def test_candidates_keep_the_same() -> None:
 @pytest.mark.parametrize(
     ("phase", "key", "words"),
     [
-        ("pushes", "code", "f32"),
-        ("pushes", "code", "sign(1)"),
-        ("pushes", "select", "all"),
-        ("pushes", "select", "top"),
-        ("pulls", "select", "random(0.1)"),
-        ("pulls", "project", "lowrank(2)"),
-        ("pushes", "select", "random(0.1) then top(0.1)"),
-        ("pulls", "code", "fixed(8)"),
+        ("pushes", "code", "f32"), ("pushes", "code", "sign(1)"), ("pushes", "select", "all"),
+        ("pushes", "select", "top"), ("pulls", "select", "random(0.1)"), ("pulls", "project", "lowrank(2)"),
+        ("pushes", "select", "random(0.1) then top(0.1)"), ("pulls", "code", "fixed(8)"),
     ],
-)
+)  # fmt: skip
 def test_a_forged_phase_that_no_scheme_has_is_refused(phase: str, key: str, words: str) -> None:
     data = plain().to_json()
     data[phase][0][key] = words

@@ -137,18 +137,11 @@ def test_values_given_from_outside() -> None:
 @pytest.mark.parametrize(
     ("value", "id"),
     [
-        ("abc", "wrong-type"),
-        ("", "wrong-type"),
-        ("2.5", "wrong-type"),
-        (2.0, "wrong-type"),
-        (True, "wrong-type"),
-        ("nan", "wrong-type"),
-        ("inf", "wrong-type"),
-        ("9" * 10**6, "wrong-type"),
-        (str(2**64), "wrong-range"),
+        ("abc", "wrong-type"), ("", "wrong-type"), ("2.5", "wrong-type"), (2.0, "wrong-type"), (True, "wrong-type"),
+        ("nan", "wrong-type"), ("inf", "wrong-type"), ("9" * 10**6, "wrong-type"), (str(2**64), "wrong-range"),
         (-1, "wrong-range"),
     ],
-)
+)  # fmt: skip
 def test_values_that_are_none(value: int | float | str, id: str) -> None:
     text = f"scheme a(s = 1) {{ communication: ring {REST.replace('imbalanced', 'balanced by permutation(s)')} }}"
     assert ids(text, {"s": value}) == [id]
@@ -241,17 +234,11 @@ def test_balance(balance: str, id: str) -> None:
 @pytest.mark.parametrize(
     ("communication", "id"),
     [
-        ("ring then ring then ring", "wrong-value"),
-        ("ring by ring", "wrong-value"),
-        ("ring(1)", "wrong-arguments"),
-        ("mine", "wrong-arguments"),
-        ("mine(1, 2, 3)", "wrong-arguments"),
-        ("mine(2.5)", "wrong-type"),
-        ("mine(nothing)", "unknown-name"),
-        ("mine(rank + nothing)", "unknown-name"),
-        ("mine(f)", "wrong-type"),
+        ("ring then ring then ring", "wrong-value"), ("ring by ring", "wrong-value"), ("ring(1)", "wrong-arguments"),
+        ("mine", "wrong-arguments"), ("mine(1, 2, 3)", "wrong-arguments"), ("mine(2.5)", "wrong-type"),
+        ("mine(nothing)", "unknown-name"), ("mine(rank + nothing)", "unknown-name"), ("mine(f)", "wrong-type"),
     ],
-)
+)  # fmt: skip
 def test_communication(communication: str, id: str) -> None:
     text = f"{MINE} scheme a(f = 0.5) {{ communication: {communication} {REST} }}"
     assert [d.id for d in problems(text) if d.severity == "error"] == [id]

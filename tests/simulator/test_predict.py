@@ -1,5 +1,6 @@
 """Predictions of calls: bytes against those of gradients, and classes of like ranks against all ranks."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -126,13 +127,9 @@ def test_ranks_of_another_number_and_ways_that_are_missing() -> None:
 
 
 def test_alpha_is_paid_by_step_and_by_message() -> None:
-    slow = Calibration(**{**vars_of(FREE), "step": 1.0, "message": 0.01})
+    slow = replace(FREE, step=1.0, message=0.01)
     found = predict(plan_of("balanced", 8), 8, rows(), None, slow)
     assert found.seconds == pytest.approx(2 * (1.0 + 7 * 0.01), abs=0.01)
-
-
-def vars_of(calibration: Calibration) -> dict[str, Any]:
-    return {name: getattr(calibration, name) for name in calibration.__slots__}
 
 
 def test_collectives_wait_for_gradients_and_for_each_other() -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, PhaseKind, Plan
@@ -122,7 +121,7 @@ class _Scales:
             return padded(int(self.slots[part]) * self.unit_bytes)
         if phase.kind is PhaseKind.DIRECTORY:
             return self.named[part]
-        ranks = _members(moved.members[row], self.size)
+        ranks = np.flatnonzero(np.unpackbits(moved.members[row].view(np.uint8), count=self.size, bitorder="little"))
         if phase.kind is PhaseKind.ANNOUNCE:
             return int(self.dealt[ranks, part].sum() if self.by_directory else self.sets[ranks].sum())
         pieces = [np.array([rank]) for rank in ranks] if phase.keeps_apart else [ranks]
@@ -136,10 +135,6 @@ class _Scales:
         if key not in self.known:
             self.known[key] = int((self.held[ranks][:, self.owners == part]).any(axis=0).sum())
         return self.known[key]
-
-
-def _members(words: npt.NDArray[np.uint64], size: int) -> Ints:
-    return np.flatnonzero(np.unpackbits(words.view(np.uint8), count=size, bitorder="little"))
 
 
 def _set_bytes(units: int, count: int) -> int:

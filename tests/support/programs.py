@@ -34,20 +34,13 @@ _VALUES = {
     ],
     "announce": _PATTERNS,
     "push": [
-        "auto",
-        "coo",
-        "block(8)",
-        "block(7)",
-        "dense",
-        "dense as sign(k)",
-        "coo as fixed(8) by asc",
-        "auto as as",
+        "auto", "coo", "block(8)", "block(7)", "dense", "dense as sign(k)", "coo as fixed(8) by asc", "auto as as",
     ],
     "pull": ["auto", "bitmap", "elias_fano", "dense as f16"],
     "unit": ["auto", "row", "element"],
     "compress": ["dgc(0.01)", "mine(k = 2)", "half", "a"],
     **_LOSSES,
-}
+}  # fmt: skip
 _REQUIRED = ("communication", "aggregation", "partition", "balance")
 
 

@@ -153,21 +153,12 @@ def test_what_a_step_makes_is_where_the_table_is(name, monkeypatch):
 def test_what_it_refuses(two):
     """Errors: optimizers with states of another kind, dense gradients, schemes without owners, other tables' states."""
     assert two.run(f"{JOBS}:refusals", size=1)[0] == {
-        "adam": "unsupported-optimizer",
-        "group": "unsupported-optimizer",
-        "dense": "needs-sparse",
-        "alone": "needs-sparse",
-        "unfetched": "not-fetched",
-        "no such row": "unit-out-of-range",
-        "two tables": "not-fetched",
-        "holders": "phase-not-alone",
-        "elements": "phase-not-alone",
-        "no state": "bad-state",
-        "other groups": "bad-state",
-        "too few rows": "bad-state",
-        "other rows": "bad-state",
+        "adam": "unsupported-optimizer", "group": "unsupported-optimizer", "dense": "needs-sparse",
+        "alone": "needs-sparse", "unfetched": "not-fetched", "no such row": "unit-out-of-range",
+        "two tables": "not-fetched", "holders": "phase-not-alone", "elements": "phase-not-alone",
+        "no state": "bad-state", "other groups": "bad-state", "too few rows": "bad-state", "other rows": "bad-state",
         "other states": "bad-state",
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -120,15 +120,10 @@ class Router:
 
 
 CLUSTERS = {
-    "ring": lambda: ring(5),
-    "pair": lambda: ring(2),
-    "torus": lambda: torus(3, 4),
-    "fat_tree": lambda: fat_tree(4),
-    "nodes": lambda: nodes(3, gpus=4, nics=2),
-    "one_node": lambda: nodes(1, gpus=3),
-    "dgx": lambda: dgx(2),
+    "ring": lambda: ring(5), "pair": lambda: ring(2), "torus": lambda: torus(3, 4), "fat_tree": lambda: fat_tree(4),
+    "nodes": lambda: nodes(3, gpus=4, nics=2), "one_node": lambda: nodes(1, gpus=3), "dgx": lambda: dgx(2),
     "dragonfly": lambda: dragonfly(2, 3, 1),
-}
+}  # fmt: skip
 
 
 def every_pair(size: int) -> tuple[np.ndarray, np.ndarray]:

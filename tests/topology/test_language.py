@@ -294,21 +294,12 @@ def test_values_given_apart_come_first() -> None:
 @pytest.mark.parametrize(
     ("kind", "written", "meant"),
     [
-        ("bandwidth", "Gb/s", "Gbit/s"),
-        ("bandwidth", "Gbps", "Gbit/s"),
-        ("bandwidth", "GBps", "GB/s"),
-        ("bandwidth", "mbit/sec", "Mbit/s"),
-        ("bandwidth", "MiB/sec", "MiB/s"),
-        ("bandwidth", "kb", "kbit/s"),
-        ("latency", "usec", "us"),
-        ("latency", "Microseconds", "us"),
-        ("latency", "msecs", "ms"),
-        ("latency", "second", "s"),
-        ("memory", "gb", "GB"),
-        ("memory", "gib", "GiB"),
-        ("memory", "Gbytes", "GB"),
+        ("bandwidth", "Gb/s", "Gbit/s"), ("bandwidth", "Gbps", "Gbit/s"), ("bandwidth", "GBps", "GB/s"),
+        ("bandwidth", "mbit/sec", "Mbit/s"), ("bandwidth", "MiB/sec", "MiB/s"), ("bandwidth", "kb", "kbit/s"),
+        ("latency", "usec", "us"), ("latency", "Microseconds", "us"), ("latency", "msecs", "ms"),
+        ("latency", "second", "s"), ("memory", "gb", "GB"), ("memory", "gib", "GiB"), ("memory", "Gbytes", "GB"),
     ],
-)
+)  # fmt: skip
 def test_other_spellings_of_a_unit_are_told_the_right_one(kind: Kind, written: str, meant: str) -> None:
     problem = unit_problem(kind, written)
     assert problem is not None and problem.endswith(f"(did you mean '{meant}'?)")

@@ -291,14 +291,10 @@ def test_nothing_is_lost_and_all_ranks_agree(four, entries, options):
     ("entries", "cap"),
     [(LOW_RANK, 0.009), (RESIDUAL, 25), (TOP + "momentum(0.9)", 25), (SIGN, 25), (RESIDUAL, 0.009), (SIGN, 0.009)],
     ids=[
-        "low rank, several buckets",
-        "residual",
-        "momentum",
-        "sign",
-        "residual, several buckets",
+        "low rank, several buckets", "residual", "momentum", "sign", "residual, several buckets",
         "sign, several buckets",
     ],
-)
+)  # fmt: skip
 def test_a_restart_goes_on_to_the_bit(two, entries, cap):
     for same, first, others in two.run(JOBS + "restarted", entries=entries, bucket_cap_mb=cap):
         assert same and all(same)
@@ -326,14 +322,10 @@ def test_factors_of_rank_two_train(two):
 @pytest.mark.parametrize(
     ("scheme", "given"),
     [
-        ("signum", {"lr": 0.003}),
-        ("ef21", {"density": 0.1}),
-        ("loco", {}),
-        ("fp8", {}),
-        ("demo", {"density": 0.1}),
+        ("signum", {"lr": 0.003}), ("ef21", {"density": 0.1}), ("loco", {}), ("fp8", {}), ("demo", {"density": 0.1}),
         ("gtop_k", {"density": 0.1}),
     ],
-)
+)  # fmt: skip
 def test_losses_come_near_those_of_exact_sums(two, scheme, given):
     exact, found = (
         two.run(JOBS + "trained", scheme=of, steps=300, **to) for of, to in (("dense_ring", {}), (scheme, given))

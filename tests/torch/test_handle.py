@@ -265,14 +265,10 @@ def test_the_hook_that_sends_nothing(two):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("steps", 0),
-        ("ranks", True),
-        ("seconds_step", -1.0),
-        ("seconds_exposed", 9.0),
-        ("parameters", [{}]),
+        ("steps", 0), ("ranks", True), ("seconds_step", -1.0), ("seconds_exposed", 9.0), ("parameters", [{}]),
         ("seconds_backward", -1.0),
     ],
-)
+)  # fmt: skip
 def test_a_model_profile_that_can_not_be(tmp_path, key, value):
     model = {"ranks": 2, "backend": "gloo", "device": "cpu", "steps": 3, "seconds_step": 0.5,
              "seconds_synchronising": 0.2, "seconds_exposed": 0.1, "parameters": []}  # fmt: skip

@@ -157,10 +157,7 @@ DIFFERENT: list[tuple[str, str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("attach", "parameter 1", {"model": "renamed"}, {}, ["other.weight", "1.weight"]),
     ("attach", "scheme", {"scheme": "balanced"}, {"scheme": "agsparse"}, ["balanced", "agsparse"]),
     (
-        "attach",
-        "scheme",
-        {"scheme": "balanced"},
-        {"scheme": "schemes/strategies/automatic.zen"},
+        "attach", "scheme", {"scheme": "balanced"}, {"scheme": "schemes/strategies/automatic.zen"},
         ["balanced", "strategy automatic"],
     ),
     ("load", "scheme", {}, {"scheme": "agsparse"}, ["balanced", "agsparse"]),
@@ -182,7 +179,7 @@ DIFFERENT: list[tuple[str, str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("averager", "shared_memory", {"shared_memory": False}, {}, ["False", "True"]),
     ("averager", "averaging", {"params": {"side": 1}}, {}, ["ds_sync rows(1)", "ds_sync rows(2)"]),
     ("state", "dense", {"tables": 1}, {"tables": 2}, ["table 0 [8, 2]", "table 1 [8, 2]"]),
-]
+]  # fmt: skip
 FAILING: list[tuple[str, dict[str, Any], str]] = [
     ("attach", {"dense": ["no.such"]}, "unknown-parameter"),
     ("attach", {"announce": "backward"}, "different-options"),

@@ -18,12 +18,9 @@ from tests.runtime.jobs import bits
 ROWS = {"a": (50, 4), "b": (70, 4), "wide": (40, 6), "c": (60, 4), "d": (30, 4)}
 STEPS = 4
 WAYS: dict[str, dict[str, Any]] = {
-    "alone": {"join": 0},
-    "joined": {},
-    "limited": {"join": 89 * 4 * 4},
-    "auto": {},
+    "alone": {"join": 0}, "joined": {}, "limited": {"join": 89 * 4 * 4}, "auto": {},
     "announced": {"announce": "forward"},
-}
+}  # fmt: skip
 """Options of ``zenc.attach``; a limit holds no two of the tables together."""
 
 

@@ -209,10 +209,6 @@ def _sharded(group: dist.ProcessGroup) -> Compared:
     return Compared(result["sharded"], result["plain"], 1e-4, 1e-6)
 
 
-def _not_ddp(group: dist.ProcessGroup) -> Compared:
-    return Compared([_refusal(Model()), _refusal(nn.DataParallel(Model()))], ["not-ddp", "not-ddp"])
-
-
 def _refusal(model: nn.Module) -> str:
     try:
         zenc.attach(model, SCHEME)
@@ -267,7 +263,7 @@ TRIED: dict[str, Row] = {
     "copies and pickles of the model": _copies,
     "zenc.ShardedTableOptimizer": _sharded,
     "FSDP2": _under_fsdp,
-    "no DDP": _not_ddp,
+    "no DDP": lambda _: Compared([_refusal(Model()), _refusal(nn.DataParallel(Model()))], ["not-ddp"] * 2),
 }
 """Rows of the page, by their first column."""
 

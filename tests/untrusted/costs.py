@@ -63,16 +63,13 @@ def _measured(trick: str) -> Cost:
             of.kind, READERS[of.kind].sample(Path(first))
         )  # what is imported and compiled once is no cost of the file
         path = of.make(Path(second))
-        size = _size(Path(second))
+        files = [each for each in Path(second).rglob("*") if each.is_file() and not each.is_symlink()]
+        size = sum(each.lstat().st_size for each in files)
         assert size <= 1.1 * MEGABYTE, size
         _forget_peak()
         before, start = _memory("VmRSS"), time.process_time()
         found = outcome(of.kind, path)
         return Cost(size, time.process_time() - start, max(0, _memory("VmHWM") - before), found)
-
-
-def _size(folder: Path) -> int:
-    return sum(each.lstat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
 
 
 def _forget_peak() -> None:

@@ -76,14 +76,9 @@ def object_with(name: str, data: dict[str, Any], key: str, head: str, item: str,
 PROFILES = json.loads(dump_profiles([uniform(0.1, 9, name="w")]))
 PROFILE = json.dumps(PROFILES["profiles"][0]).replace('"w"', '"w@"')
 MODEL = {
-    "ranks": 4,
-    "backend": "gloo",
-    "device": "cpu",
-    "steps": 1,
-    "seconds_step": 1,
-    "seconds_synchronising": 0,
+    "ranks": 4, "backend": "gloo", "device": "cpu", "steps": 1, "seconds_step": 1, "seconds_synchronising": 0,
     "seconds_exposed": 0,
-}
+}  # fmt: skip
 PARAMETER = {"name": "w", "dtype": "f32", "layout": "dense", "density": 0.5}
 
 

@@ -149,12 +149,9 @@ LOSSY = f"""scheme top {{{_SPARSE}
 }}
 """
 TEXTS = {
-    "scheme.zen": SCHEME,
-    "strategy.zen": STRATEGY,
-    "averaging.zen": AVERAGING,
-    "choice.zen": CHOICE,
+    "scheme.zen": SCHEME, "strategy.zen": STRATEGY, "averaging.zen": AVERAGING, "choice.zen": CHOICE,
     "lossy.zen": LOSSY,
-}
+}  # fmt: skip
 """File name -> text."""
 
 

@@ -65,7 +65,7 @@ def broken(point: Point, played: Played, deadline: float) -> Iterator[str]:
         if (
             end.result is not None
             and not torch.equal(_dense(end.result), _dense(expected))
-            and not _is_dead(point, rank)
+            and not (rank == point.rank and point.kind == "kills")
         ):
             yield f"promise 3: rank {rank} has another sum than without the fault"
         if end.outcome != "sum" and end.again != "group-broken":
@@ -79,10 +79,6 @@ def broken(point: Point, played: Played, deadline: float) -> Iterator[str]:
         yield f"promise 6: the rank that failed ended with {played.ends[point.rank].outcome}"
     if any(played.left):
         yield f"promise 10: messages are under way on devices {played.left}"
-
-
-def _is_dead(point: Point, rank: int) -> bool:
-    return rank == point.rank and point.kind == "kills"
 
 
 def _names(text: str, rank: int) -> bool:

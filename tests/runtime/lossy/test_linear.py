@@ -23,16 +23,11 @@ def linear(select: str, moves: str = "hops", how: str = "", more: str = "") -> s
 
 
 CASES = [
-    ("random(0.1)", "hops", ""),
-    ("sketch(3, 0.1)", "owners", ""),
-    ("probable(0.1)", "one-shot", ""),
-    ("probable(0.05) then sketch(3, 0.1)", "hops", ""),
-    ("probable(0.05) then random(0.1)", "owners", "as sign(16)"),
-    ("random(0.3)", "hops", "as fixed(8) by asc"),
-    ("probable(0.1) then sketch(5, 0.2)", "hops", "as bf16"),
-    ("heavy(0.1, 3, 0.2)", "hops", ""),
-    ("heavy(0.05, 3, 0.3) then random(0.1)", "owners", "as bf16"),
-]
+    ("random(0.1)", "hops", ""), ("sketch(3, 0.1)", "owners", ""), ("probable(0.1)", "one-shot", ""),
+    ("probable(0.05) then sketch(3, 0.1)", "hops", ""), ("probable(0.05) then random(0.1)", "owners", "as sign(16)"),
+    ("random(0.3)", "hops", "as fixed(8) by asc"), ("probable(0.1) then sketch(5, 0.2)", "hops", "as bf16"),
+    ("heavy(0.1, 3, 0.2)", "hops", ""), ("heavy(0.05, 3, 0.3) then random(0.1)", "owners", "as bf16"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("turn", "case"), list(enumerate(CASES)))
@@ -121,12 +116,8 @@ def of_a_model() -> Iterator[list[torch.Tensor]]:
     """Yield gradients of a classifier that trains on a part of the data on each rank."""
     torch.manual_seed(3)
     layers = [
-        torch.nn.Linear(64, 200),
-        torch.nn.ReLU(),
-        torch.nn.Linear(200, 40),
-        torch.nn.ReLU(),
-        torch.nn.Linear(40, 5),
-    ]
+        torch.nn.Linear(64, 200), torch.nn.ReLU(), torch.nn.Linear(200, 40), torch.nn.ReLU(), torch.nn.Linear(40, 5),
+    ]  # fmt: skip
     model, teacher = torch.nn.Sequential(*layers), torch.randn(64, 5)
     while True:
         found = []

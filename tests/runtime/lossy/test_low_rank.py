@@ -175,14 +175,6 @@ def half_empty(step: int) -> list[torch.Tensor]:
     return list(tensors)
 
 
-def kept_of(ranks: list[Collective]) -> torch.Tensor:
-    return sum((rank.residual("w").double() for rank in ranks), torch.zeros(VALUES, dtype=torch.float64))
-
-
-def longest_over_mean(rank: Collective) -> float:
-    return rank.stats["phases"]["pull"]["imbalance"]
-
-
 @pytest.fixture(scope="module")
 def oscar() -> Artifact:
     return zenc.compile("oscar_hw", ranks=SIZE)
@@ -195,10 +187,10 @@ def test_the_second_call_has_parts_of_equal_bytes_and_loses_nothing(oscar: Artif
         found = run_all(ranks, [each.clone() for each in gradients], name="w")
         assert all(torch.equal(each, found[0]) for each in found)
         given_in = sum(each.double() for each in gradients) + before
-        before = kept_of(ranks)
+        before = sum((rank.residual("w").double() for rank in ranks), torch.zeros(VALUES, dtype=torch.float64))
         assert torch.allclose(given_in, found[0].double() + before, rtol=0, atol=1e-5)
         assert len({tuple(rank.stats["loss"]["part_bytes"]) for rank in ranks}) == 1
-        uneven.append(longest_over_mean(ranks[0]))
+        uneven.append(ranks[0].stats["phases"]["pull"]["imbalance"])
     assert uneven[0] > 1.6
     assert max(uneven[1:]) < 1.05
 

@@ -69,7 +69,7 @@ def merged(device, name, lists, slots, width, blocks=3, order=None, summing="val
         target.count, target.ranks = count, rubbish(ranks_of(target.slots))
     pieces, of = table([piece for pieces in lists for piece in pieces]), pieces_of(lists)
     grid = (blocks, max(len(targets) - 1, 1))
-    tiles = 1 + max(sum_tiles(n) for n in slots)
+    tiles = 2 + max(words_of(n) for n in slots) // 64  # more than enough: tiles have 64 words or more
     if not at_once:
         targets = [replace(target, values=None) for target in targets]
     arguments = [table(targets), len(targets), of, pieces, width, DTYPE_NUMBERS[name]]
@@ -93,11 +93,6 @@ def merged(device, name, lists, slots, width, blocks=3, order=None, summing="val
         arguments[0] = table(targets)
         device.launch(f"zenc_merge_{bits}", grid, arguments, seed=order)
     return targets
-
-
-def sum_tiles(slots):
-    """Return more tiles than enough: tiles have 64 words or more."""
-    return 1 + words_of(slots) // 64
 
 
 def cpu_merged(kernels, at, name, pieces, slots, width):
