@@ -129,7 +129,7 @@ void accumulate(T* gradient, u64 n, const float* residual, float* out, const flo
 
 template <class T>
 void take_factors(const zenc::Factored* tensors, u64 n, T* gradient, const float* residual, float* left,
-                  float* sent, zenc::Accumulated* found) {
+                  float* sent, zenc::FactorsTaken* found) {
     *found = zenc::take_factors(tensors, n, gradient, residual, left, sent);
 }
 

@@ -27,4 +27,6 @@ def mix(words: Words) -> Words:
 
 def mixed(number: int) -> int:
     """Return ``mix`` of a single number in [0, 2^64)."""
-    return int(mix(np.array([number], np.uint64))[0])
+    number = (number ^ number >> 30) * MIX_FIRST & ALL_BITS
+    number = (number ^ number >> 27) * MIX_SECOND & ALL_BITS
+    return number ^ number >> 31

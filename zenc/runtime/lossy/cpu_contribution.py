@@ -91,8 +91,8 @@ class CpuContribution:
         gradient, residual, *_ = self._sources(None)
         short = torch.empty(of.numel, dtype=torch.float32, device="cpu")
         into = self.total.data_ptr(), short.data_ptr()
-        found = self.kernels.take_factors(self.dtype, of.numbers, gradient, residual, *into)
-        return short, Contributed(found.squares, 0.0, found.finite)
+        found, rest = self.kernels.take_factors(self.dtype, of.numbers, gradient, residual, *into)
+        return short, Contributed(found.squares, rest, found.finite)
 
     def _sources(self, momentum: float | None) -> tuple[int, int, int, int]:
         """Return the addresses of the gradient, the residual, the velocity and the next velocity."""

@@ -236,16 +236,17 @@ class CompressionKernels:
 
     def take_factors(
         self, dtype: str, tensors: array[int], gradient: int, residual: int, left: int, sent: int
-    ) -> Accumulated:
+    ) -> tuple[Accumulated, float]:
         """Accumulate as ``accumulate`` does; move what ``tensors``, one after another, send from ``left`` to ``sent``.
 
         ``tensors`` has five numbers of each: rows, columns, r, whether the factor is of rows, and the address of an
         orthonormal basis: [r, columns] of a factor [r, rows], else the other way round. Where r is 0 all is sent.
+        Returns the sum of squares of what is left, too.
         """
-        found = array("q", bytes(16))
+        found = array("q", bytes(24))
         of = tensors.buffer_info()[0], len(tensors) // 5, gradient, residual, left, sent
         self._functions[f"take_factors_{dtype}"](*of, found.buffer_info()[0])
-        return _accumulated(found)
+        return _accumulated(found), array("d", found[2:].tobytes())[0]
 
     def expand_factors(self, tensors: array[int], sent: int, ranks: int, out: int) -> bool:
         """Write ``out``: what ``sent``, of ``tensors`` as ``take_factors`` has them, means, divided by ``ranks``.

@@ -362,7 +362,9 @@ class LossyCall:
     def report(self, contributed: Contributed, counted: CallStats) -> LossReport:
         """Return the loss of this call, after it has ended."""
         gradient, residual = contributed.gradient**0.5, contributed.residual**0.5
-        if self.linear is not None or self.scheme.loses_within or isinstance(self.scheme.plan.feedback, Decay):
+        changed = self.scheme.loses_within or isinstance(self.scheme.plan.feedback, Decay)
+        known = self.linear is None or (self.made is not None and self.gradient.dtype == torch.float32)
+        if changed or not known:
             residual = float(torch.linalg.vector_norm(self.total))
         counted.layout = self.layout
         return {

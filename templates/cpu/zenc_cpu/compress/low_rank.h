@@ -13,13 +13,13 @@ constexpr u64 LANES = 16;
 constexpr u64 MOST_DRAWS = 8;
 constexpr double DEPENDENT = 1e-5;  // of a unit vector: what less is left of is rounding
 
-template <class Sum>
-inline Sum dot(const float* x, const float* y, u64 n) {
-    Sum lanes[LANES] = {}, sum = 0;
+inline double dot(const float* x, const float* y, u64 n) {
+    double lanes[LANES] = {}, sum = 0;
     for (u64 i = 0; i + LANES <= n; i += LANES)
-        for (u64 lane = 0; lane < LANES; ++lane) lanes[lane] += static_cast<Sum>(x[i + lane]) * y[i + lane];
-    for (u64 i = n / LANES * LANES; i < n; ++i) lanes[i % LANES] += static_cast<Sum>(x[i]) * y[i];
-    for (const Sum lane : lanes) sum += lane;
+        for (u64 lane = 0; lane < LANES; ++lane)
+            lanes[lane] += static_cast<double>(x[i + lane]) * y[i + lane];
+    for (u64 i = n / LANES * LANES; i < n; ++i) lanes[i % LANES] += static_cast<double>(x[i]) * y[i];
+    for (const double lane : lanes) sum += lane;
     return sum;
 }
 
@@ -30,7 +30,7 @@ inline void add_scaled(Factor factor, const float* x, u64 n, float* out) {
 
 // Makes a vector that is not 0 one of length 1. Returns its length.
 inline double normalise(float* vector, u64 n) {
-    const double length = square_root(dot<double>(vector, vector, n));
+    const double length = square_root(dot(vector, vector, n));
     if (length > 0)
         for (u64 i = 0; i < n; ++i) vector[i] = static_cast<float>(vector[i] / length);
     return length;
@@ -43,7 +43,7 @@ inline bool make_orthonormal(float* vectors, u64 k, u64 n) {
     if (normalise(own, n) == 0) return false;
     for (int pass = 0; pass < 2; ++pass) {  // the second takes off what the first has rounded
         for (u64 other = 0; other < k; ++other)
-            add_scaled(-dot<double>(vectors + other * n, own, n), vectors + other * n, n, own);
+            add_scaled(-dot(vectors + other * n, own, n), vectors + other * n, n, own);
         if (normalise(own, n) < DEPENDENT) return false;
     }
     return true;
@@ -105,44 +105,76 @@ inline void add_product(const float* left, const float* right, u64 r, u64 rows, 
         add_products(left + row, rows, right, r, columns, sign, matrix + row * columns);
 }
 
-// Adds the coordinates of a row in the basis, or those of columns that it has a part in, to `sent`.
-inline void project(const Factored& of, u64 row, const float* values, float* sent) {
-    for (u64 k = 0; k < of.r; ++k)
-        if (of.of_rows)
-            sent[k * of.rows + row] = dot<float>(values, of.basis + k * of.columns, of.columns);
-        else
-            add_scaled(of.basis[k * of.rows + row], values, of.columns, sent + k * of.columns);
+// out[k * stride] = x * vectors[k] for each k < DOTS: float32 sums as `dot` makes wider ones, side by side.
+template <u64 DOTS>
+inline void dots(const float* x, const float* vectors, u64 n, float* out, u64 stride) {
+    Wide lanes[DOTS] = {};
+    u64 i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const Wide here = *reinterpret_cast<const Wide*>(x + i);
+#pragma GCC unroll 8  // or the sums are in memory
+        for (u64 k = 0; k < DOTS; ++k) lanes[k] += here * *reinterpret_cast<const Wide*>(vectors + k * n + i);
+    }
+    for (u64 k = 0; k < DOTS; ++k) {
+        float sums[LANES], sum = 0;
+        std::memcpy(sums, &lanes[k], sizeof sums);
+        for (u64 rest = i; rest < n; ++rest) sums[rest % LANES] += x[rest] * vectors[k * n + rest];
+        for (const float lane : sums) sum += lane;
+        out[k * stride] = sum;
+    }
 }
+
+// The coordinates of a row in a basis [r, n], of which the first is out[0], the second out[stride].
+inline void project(const float* row, const float* basis, u64 r, u64 n, float* out, u64 stride) {
+    u64 k = 0;
+    for (; k + 4 <= r; k += 4) dots<4>(row, basis + k * n, n, out + k * stride, stride);
+    for (; k < r; ++k) dots<1>(row, basis + k * n, n, out + k * stride, stride);
+}
+
+struct FactorsTaken {
+    Accumulated all;
+    double left;  // squares of what is left
+};
 
 // left [all values] becomes residual + gradient, of which `sent` becomes what `tensors`, one after another,
 // send; its expansion is taken from `left`.
 template <class T>
-inline Accumulated take_factors(const Factored* tensors, u64 n, T* gradient, const float* residual,
-                                float* left, float* sent) {
+inline FactorsTaken take_factors(const Factored* tensors, u64 n, T* gradient, const float* residual,
+                                 float* left, float* sent) {
+    constexpr u64 TOGETHER = 8;  // rows that have a part in columns at once
     Accumulation sums;
+    Squares rest;
     for (const Factored* of = tensors; of < tensors + n; sent += of->sent(), ++of) {
+        const u64 columns = of->columns;
         if (!of->of_rows) std::memset(sent, 0, of->sent() * sizeof(float));
-        for (u64 row = 0; row < of->rows; ++row) {
-            for (u64 first = 0; first < of->columns; first += STRETCH) {
-                const u64 length = of->columns - first < STRETCH ? of->columns - first : STRETCH;
+        for (u64 row = 0; row < of->rows; ++row, left += columns) {
+            for (u64 first = 0; first < columns; first += STRETCH) {
+                const u64 length = columns - first < STRETCH ? columns - first : STRETCH;
                 sums.add(Contribution<T>{gradient, length, residual, nullptr, nullptr, 0, nullptr},
                          left + first);
                 gradient += length;
                 if (residual != nullptr) residual += length;
             }
-            project(*of, row, left, sent);
             if (of->r == 0) {
-                std::memcpy(sent + row * of->columns, left, of->columns * sizeof(float));
-                add_scaled(-1.0F, left, of->columns, left);
+                std::memcpy(sent + row * columns, left, columns * sizeof(float));
+                add_scaled(-1.0F, left, columns, left);
             } else if (of->of_rows) {
-                add_products(sent + row, of->rows, of->basis, of->r, of->columns, -1, left);
+                project(left, of->basis, of->r, columns, sent + row, of->rows);
+                add_products(sent + row, of->rows, of->basis, of->r, columns, -1, left);
+            } else if (const u64 rows = row % TOGETHER + 1; rows == TOGETHER || row + 1 == of->rows) {
+                const u64 first = row + 1 - rows;
+                for (u64 k = 0; k < of->r; ++k)
+                    add_products(of->basis + k * of->rows + first, 1, left - (rows - 1) * columns, rows,
+                                 columns, 1, sent + k * columns);
             }
-            left += of->columns;
+            if (of->of_rows) rest.add(left, columns);
         }
-        if (of->r != 0 && !of->of_rows)
-            add_product(of->basis, sent, of->r, of->rows, of->columns, -1, left - of->values());
+        if (of->of_rows) continue;
+        float* const matrix = left - of->values();
+        add_product(of->basis, sent, of->r, of->rows, columns, -1, matrix);
+        rest.add(matrix, of->values());
     }
-    return sums.found();
+    return {sums.found(), rest.sum()};
 }
 
 // out [all values] = what `sent`, a sum of factors of `tensors`, means, divided by `ranks`. False where that
