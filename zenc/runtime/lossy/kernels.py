@@ -241,7 +241,7 @@ class CompressionKernels:
 
         ``tensors`` has five numbers of each: rows, columns, r, whether the factor is of rows, and the address of an
         orthonormal basis: [r, columns] of a factor [r, rows], else the other way round. Where r is 0 all is sent.
-        Returns the sum of squares of what is left, too.
+        Returns the sum of squares of the rest, too.
         """
         found = array("q", bytes(24))
         of = tensors.buffer_info()[0], len(tensors) // 5, gradient, residual, left, sent
