@@ -29,7 +29,7 @@ from zenc.synthesize.arborescence import cheapest, depths, shallow
 from zenc.synthesize.loads import BranchRoutes, WeightedTree, evenly, fair_time
 from zenc.synthesize.packing import in_whole_parts
 from zenc.synthesize.rotation import Rotation
-from zenc.synthesize.simplex import heaviest
+from zenc.synthesize.simplex import _heaviest, heaviest
 from zenc.synthesize.sparse import GAIN, forms, plan_of
 from zenc.synthesize.synthesis import synthesize
 from zenc.synthesize.write import Form
@@ -256,6 +256,16 @@ def test_a_packing_is_as_heavy_as_the_links_allow() -> None:
     rate, weights, prices = heaviest([0, 1, 1], loads, 2)
     assert rate == pytest.approx(1.0, abs=1e-5) and weights[0] == pytest.approx(1.0, abs=1e-5)
     assert (loads @ weights <= 1 + 1e-5).all() and prices.sum() == pytest.approx(rate, abs=1e-5)
+
+
+def test_of_many_links_those_that_are_full_decide() -> None:
+    """Some links are looked at first, and others as they are too full: the packing is that of all at once."""
+    rng = np.random.default_rng(0)
+    loads, roots = rng.random((1000, 40)) * (rng.random((1000, 40)) < 0.3), [place % 4 for place in range(40)]
+    rate, weights, prices = heaviest(roots, loads, 4)
+    assert rate == pytest.approx(_heaviest(roots, loads, 4)[0], rel=1e-4)
+    assert (loads @ weights).max() <= 1 + 1e-4 and prices.shape == (1000,)
+    assert prices.sum() == pytest.approx(rate, rel=1e-4)
 
 
 @pytest.mark.parametrize(("rank", "bound"), [("host", 3.75e6), ("gpu", 2.8125e6)])

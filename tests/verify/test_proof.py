@@ -12,6 +12,7 @@ from zenc.plan import unroll
 from zenc.plan.ir import PhaseKind
 from zenc.plan.unroll import expand
 from zenc.verify.proof import UNPINNED_SIZES, prove_halves, verify, verify_all
+from zenc.verify.provenance import own_contributions
 
 
 def found(push: str, pull: str, size: int, **more: str) -> tuple[str, str, int]:
@@ -240,3 +241,11 @@ def test_the_limit_of_loops_holds_for_all_of_a_phase_together(loops, monkeypatch
     body = "{ step { send all to 0 where rank == 9 } }"
     within, beyond = (found(loops.format(n=n, body=body), "", 3)[0] for n in (200, 210))
     assert within != "schedule-too-long" and beyond == "schedule-too-long"
+
+
+def test_a_proof_that_memory_has_no_room_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system would kill the process when it fills the sets of all ranks."""
+    monkeypatch.setattr("os.sysconf", lambda name: 256)
+    assert own_contributions(4, 4).nbytes == 128
+    with pytest.raises(MemoryError):
+        own_contributions(64, 64)

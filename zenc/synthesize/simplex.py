@@ -19,14 +19,30 @@ Ints = npt.NDArray[np.int64]
 _NEAR = 1e-9
 _SHAKEN = 1e-7
 _MOST_PIVOTS = 20_000
+_MORE, _NEAR_FULL = 128, 1e-5
+"""Links that are looked at more, and by how much these are too full."""
 
 
 def heaviest(roots: Sequence[int], loads: Floats, of: int) -> tuple[float, Floats, Floats]:
     """Return the rate, the weight of each column, and the prices of the links.
 
-    ``roots`` [columns] is the root of each column, of ``of`` ones, ``loads`` [links, columns] the share
-    of each link that it takes.
+    ``roots`` [columns] is the root of each column, of ``of`` ones, ``loads`` [links, columns] the share of each link
+    that it takes. Of many links those are looked at that are full, which are few.
     """
+    few = np.unique(np.r_[loads.argmax(axis=0), np.argsort(-loads.sum(axis=1))[:_MORE]])
+    while True:
+        rate, weights, some = _heaviest(roots, loads[few], of)
+        over = loads @ weights - 1
+        worst = np.argsort(-over)[:_MORE]
+        fresh = np.setdiff1d(worst[over[worst] > _NEAR_FULL], few)
+        if not len(fresh):
+            prices = np.zeros(len(loads))
+            prices[few] = some
+            return rate, weights, prices
+        few = np.r_[few, fresh]
+
+
+def _heaviest(roots: Sequence[int], loads: Floats, of: int) -> tuple[float, Floats, Floats]:
     links, columns = loads.shape
     rows = of + links
     table = np.zeros((rows, 1 + columns + rows))

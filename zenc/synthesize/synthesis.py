@@ -95,8 +95,8 @@ class Synthesis:
         packing, form = self.packing, self.form
         parts = max(1, packing.each * form.chunks)
         least, size = seconds_text(self.least), size_text(self.bytes)
-        trees = f"{count(len(packing.trees), 'tree')} of depth {packing.depth}"
-        trees = f"{trees}, {form.chunks} chunks; {parts} parts a rank" if self.gradient is None else str(form)
+        trees = f"{count(len(packing.trees), 'tree')} of depth {packing.depth}, {count(form.chunks, 'chunk')}"
+        trees = f"{trees}; {count(parts, 'part')} a rank" if self.gradient is None else str(form)
         return [
             ("bound", f"{bandwidth_text(self.all_reduce)}: {size} dense in {least}"),
             ("cut", self.bound.text(self.topology)),

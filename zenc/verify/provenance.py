@@ -13,6 +13,7 @@ break of the rule that each contribution is counted exactly once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,8 @@ from zenc.wire.mix import Words, mix
 _NOBODY: Words = np.zeros((0, 1), dtype=np.uint64)
 MOST_MERGED = 1 << 14
 """Most pairs of rank and part whose sets are unpacked, or whose fingerprints are made, at once."""
+_COPIES = 4
+"""Copies of the sets of all ranks that a proof takes."""
 MOST_NAMED = 6
 """Most ranks that a message names before it counts the others."""
 
@@ -345,9 +348,12 @@ def bit_of(ranks: Ints) -> Words:
 def own_contributions(size: int, parts: int) -> Words:
     """Return sets of ranks [size, parts, words]: every rank holds its own contribution to every part, and no other."""
     ranks = np.arange(size)
-    words: Words = np.zeros((size, parts, (size + 63) // 64), dtype=np.uint64)
-    words[ranks, :, ranks // 64] = bit_of(ranks)[:, None]
-    return words
+    words = (size + 63) // 64
+    if _COPIES * 8 * size * parts * words > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise MemoryError  # the system would kill the process, which has no words for it
+    sets: Words = np.zeros((size, parts, words), dtype=np.uint64)
+    sets[ranks, :, ranks // 64] = bit_of(ranks)[:, None]
+    return sets
 
 
 def members_of(sets: Words) -> tuple[Ints, Ints]:
