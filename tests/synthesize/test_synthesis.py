@@ -259,7 +259,7 @@ def test_a_packing_is_as_heavy_as_the_links_allow() -> None:
 
 
 def test_of_many_links_those_that_are_full_decide() -> None:
-    """Some links are looked at first, and others as they are too full: the packing is that of all at once."""
+    """A packing that looks at some links first, and at others as they are too full, is that of all at once."""
     rng = np.random.default_rng(0)
     loads, roots = rng.random((1000, 40)) * (rng.random((1000, 40)) < 0.3), [place % 4 for place in range(40)]
     rate, weights, prices = heaviest(roots, loads, 4)
