@@ -68,7 +68,8 @@ def calibrate(
         with reporting(json):
             _print(read_calibration(read), read, json)
     else:
-        _run(nproc, output, backend, _link(bandwidth), name, json)
+        link = amount("bandwidth", "--bandwidth", bandwidth) if bandwidth else None
+        _run(nproc, output, backend, link, name, json)
     if plot and first and not missing:
         _draw(read or output, plot)
     if missing:
@@ -97,10 +98,6 @@ def _draw(path: Path, plot: Path) -> None:
 
     with reporting(json=False):
         write_text(plot, of_kernels(read_calibration(path)))
-
-
-def _link(bandwidth: str | None) -> float | None:
-    return amount("bandwidth", "--bandwidth", bandwidth) if bandwidth else None
 
 
 def _measure(output: Path, backend: str, link: float | None, name: str, json: bool) -> None:

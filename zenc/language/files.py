@@ -18,7 +18,7 @@ from zenc.common.untrusted import read_bytes
 from zenc.common.wording import size_text
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
 from zenc.language.parse import DEEPEST, parse
-from zenc.language.syntax import File, Import, SchemeSyntax
+from zenc.language.syntax import File, Import
 
 PRELUDE = "patterns.zen"
 """The shipped schedules, which every program imports without saying so."""
@@ -102,16 +102,14 @@ class _Loader:
         self._add(source, path, (path.resolve(),) if path else ())
         for kind in (SchemeSyntaxError, SchemeError):  # a file that does not parse says nothing sure about its imports
             raise_if_any(kind, [d for error in self.problems if isinstance(error, kind) for d in error.diagnostics])
-        compresses = any("compress" in {entry.key.text for entry in scheme.entries} for scheme in self._schemes())
+        schemes = (scheme for file in self.files.values() for scheme in file.schemes)
+        compresses = any("compress" in {entry.key.text for entry in scheme.entries} for scheme in schemes)
         for library in (COMPRESSORS, PRELUDE) if compresses else (PRELUDE,):
             place = directory("schemes") / library
             if place.resolve() not in self.files:
                 self.files[place.resolve()] = _parse_library(read(place))
         files = tuple(self.files.values())
         return SourceFiles(files[0], files, _shipped(files))
-
-    def _schemes(self) -> list[SchemeSyntax]:
-        return [scheme for file in self.files.values() for scheme in file.schemes]
 
     def _add(self, source: Source, path: Path | None, chain: tuple[Path, ...]) -> None:
         try:

@@ -157,15 +157,12 @@ def _noted(error: ZencError, strategy: Strategy, rule: StrategyRule) -> list[Dia
 
 
 def _proved(rule: StrategyRule, request: Request, gradient: GradientSpec, proved: dict[Scheme, Report]) -> Report:
-    schemes = Schemes({each.name: each.scheme for each in rule.candidates}, (), _choice_of(rule)).able(request.size)
+    choice = rule.sums if isinstance(rule.sums, Choice) else None
+    schemes = Schemes({each.name: each.scheme for each in rule.candidates}, (), choice).able(request.size)
     for scheme in schemes.schemes.values():
         if scheme not in proved:
             proved[scheme] = prove(scheme, lower(scheme, request.size), request, gradient)
     return joined(schemes, {name: proved[scheme] for name, scheme in schemes.schemes.items()})
-
-
-def _choice_of(rule: StrategyRule) -> Choice | None:
-    return rule.sums if isinstance(rule.sums, Choice) else None
 
 
 def strategy_artifacts(report: StrategyReport, target: Target = "cpu", arch: Architectures = None) -> StrategyArtifacts:

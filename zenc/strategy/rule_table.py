@@ -15,7 +15,6 @@ from zenc.common.wording import aligned, count, share_text, size_text
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Plan
 from zenc.scheme.library import compression_text
-from zenc.scheme.model import Candidate
 from zenc.simulator.predict import predict
 from zenc.strategy.checks import NamedSize, matched
 from zenc.strategy.model import Strategy, StrategyRule
@@ -113,11 +112,8 @@ def rule_table(
         bytes[name] = predict(plan, size, uniform(1.0, VALUES, 1, "f32")).sent / VALUES
     rows = []
     for rule in strategy.rules:
-        summed = [_summed_by(each, bytes[each.name]) for each in rule.candidates if each.name in bytes]
+        of = (each for each in rule.candidates if each.name in bytes)
+        summed = [SummedBy(each.name, compression_text(each.scheme), bytes[each.name]) for each in of]
         own = tuple(of_rule[rule]) if tensors is not None else None
         rows.append(RuleRow(rule, tuple(summed), own))
     return RuleTable(strategy, size, tuple(rows))
-
-
-def _summed_by(candidate: Candidate, bytes: float) -> SummedBy:
-    return SummedBy(candidate.name, compression_text(candidate.scheme), bytes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zenc.strategy.merging import fused, search_groups
-from zenc.strategy.simulation.replay import Replay, replay
+from zenc.strategy.simulation.replay import replay
 from zenc.strategy.simulation.scheme_calls import SchemeTable, StepCalls
 from zenc.strategy.simulation.step import TrainingStep
 
@@ -81,15 +81,11 @@ def buckets(step: TrainingStep, bytes: int = BUCKET) -> tuple[int, ...]:
 def simulated(step: TrainingStep, ends: Sequence[int], table: SchemeTable, schemes: Sequence[str]) -> StrategyResult:
     """Return the step with these groups and schemes, event by event."""
     calls, merged = StepCalls(step, ends, table, schemes), step.merged(ends)
-    whole, without = _replays(merged, calls)
+    whole, without = (replay(merged, calls.operations(computing=computing)) for computing in (True, False))
     backward = step.computing - step.forward
     exposed = max(0.0, whole.seconds - backward)
     seconds = step.forward + max(backward, whole.seconds)
     return StrategyResult(tuple(ends), tuple(schemes), seconds, exposed, max(0.0, whole.seconds - without.seconds))
-
-
-def _replays(merged: TrainingStep, calls: StepCalls) -> tuple[Replay, Replay]:
-    return replay(merged, calls.operations()), replay(merged, calls.operations(computing=False))
 
 
 def search(
