@@ -115,19 +115,13 @@ def _steps_and_times(task: Task, ranks: int, outside: int, beside: int) -> tuple
     others, tree = ranks - 1, log2(max(ranks, 1))
     if task.held.compressed:
         return {
-            Action.ALL_GATHER: (others, outside),
-            Action.SCATTER: (others, beside * outside / ranks),
-            Action.COLLECT: (others, outside),
-            Action.ROOT: (others, outside),
-            Action.BROADCAST: (tree, 1.0),
-        }[task.action]
+            Action.ALL_GATHER: (others, outside), Action.SCATTER: (others, beside * outside / ranks),
+            Action.COLLECT: (others, outside), Action.ROOT: (others, outside), Action.BROADCAST: (tree, 1.0),
+        }[task.action]  # fmt: skip
     return {
-        Action.ALL_REDUCE: (2 * others, 2 * others / ranks),
-        Action.SCATTER: (others, others / ranks),
-        Action.COLLECT: (others, others),
-        Action.ROOT: (tree, 1.0),
-        Action.BROADCAST: (tree, 1.0),
-    }[task.action]
+        Action.ALL_REDUCE: (2 * others, 2 * others / ranks), Action.SCATTER: (others, others / ranks),
+        Action.COLLECT: (others, others), Action.ROOT: (tree, 1.0), Action.BROADCAST: (tree, 1.0),
+    }[task.action]  # fmt: skip
 
 
 MUCH = 1e6

@@ -130,18 +130,14 @@ def value_of(text: str) -> list[int]:
     [
         ("(rank - 1) mod size", [8, 0, 1, 2, 3, 4, 5, 6, 7]),
         ("(0 - rank) / 2", [0, -1, -1, -2, -2, -3, -3, -4, -4]),
-        ("(0 - rank) mod (0 - 4)", [0, 3, 2, 1, 0, 3, 2, 1, 0]),
-        ("rank ^ 1", [1, 0, 3, 2, 5, 4, 7, 6, 9]),
-        ("-rank >> 1", [0, -1, -1, -2, -2, -3, -3, -4, -4]),
-        ("log2(rank + 1)", [0, 1, 1, 2, 2, 2, 2, 3, 3]),
+        ("(0 - rank) mod (0 - 4)", [0, 3, 2, 1, 0, 3, 2, 1, 0]), ("rank ^ 1", [1, 0, 3, 2, 5, 4, 7, 6, 9]),
+        ("-rank >> 1", [0, -1, -1, -2, -2, -3, -3, -4, -4]), ("log2(rank + 1)", [0, 1, 1, 2, 2, 2, 2, 3, 3]),
         ("1 << rank", [1, 2, 4, 8, 16, 32, 64, 128, 256]),
         ("rank > 0 and 8 / rank > 2", [0, 1, 1, 0, 0, 0, 0, 0, 0]),
-        ("rank == 0 or 8 / rank > 2", [1, 1, 1, 0, 0, 0, 0, 0, 0]),
-        ("not rank", [1, 0, 0, 0, 0, 0, 0, 0, 0]),
-        ("min(rank, 4) + max(rank, 6)", [6, 7, 8, 9, 10, 10, 10, 11, 12]),
-        ("7", [7] * 9),
+        ("rank == 0 or 8 / rank > 2", [1, 1, 1, 0, 0, 0, 0, 0, 0]), ("not rank", [1, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ("min(rank, 4) + max(rank, 6)", [6, 7, 8, 9, 10, 10, 10, 11, 12]), ("7", [7] * 9),
     ],
-)
+)  # fmt: skip
 def test_values_by_hand(text, values):
     assert value_of(text) == values
 
@@ -157,18 +153,13 @@ def test_log2_is_exact_at_powers_of_two(bits):
 @pytest.mark.parametrize(
     ("text", "id", "rank"),
     [
-        ("8 / (rank - 3)", "division-by-zero", 3),
-        ("8 mod (rank - 3)", "division-by-zero", 3),
-        ("log2(4 - rank)", "bad-log2", 4),
-        ("1 << (54 + rank)", "number-too-large", 8),
-        ("rank << 62", "number-too-large", 1),
-        ("1 >> (60 + rank)", "bad-shift", 3),
-        ("1 << (rank - 2)", "bad-shift", 0),
-        ("(1 << 61) * rank", "number-too-large", 2),
-        ("(1 << 61) + (1 << 60) * (rank mod 3)", "number-too-large", 2),
-        ("x + 1", "unknown-name", None),
+        ("8 / (rank - 3)", "division-by-zero", 3), ("8 mod (rank - 3)", "division-by-zero", 3),
+        ("log2(4 - rank)", "bad-log2", 4), ("1 << (54 + rank)", "number-too-large", 8),
+        ("rank << 62", "number-too-large", 1), ("1 >> (60 + rank)", "bad-shift", 3),
+        ("1 << (rank - 2)", "bad-shift", 0), ("(1 << 61) * rank", "number-too-large", 2),
+        ("(1 << 61) + (1 << 60) * (rank mod 3)", "number-too-large", 2), ("x + 1", "unknown-name", None),
     ],
-)
+)  # fmt: skip
 def test_what_has_no_value_names_a_rank(text, id, rank):
     with pytest.raises(EvaluationError) as caught:
         value_of(text)

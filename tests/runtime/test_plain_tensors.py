@@ -181,14 +181,9 @@ def _fake_mode() -> AbstractContextManager[object]:
 
 
 MODES: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "none": nullcontext,
-    "device": lambda: torch.device("meta"),
-    "dtype": _DefaultDtype,
-    "inference": torch.inference_mode,
-    "no_grad": torch.no_grad,
-    "deterministic": _deterministic,
-    "fake": _fake_mode,
-}
+    "none": nullcontext, "device": lambda: torch.device("meta"), "dtype": _DefaultDtype,
+    "inference": torch.inference_mode, "no_grad": torch.no_grad, "deterministic": _deterministic, "fake": _fake_mode,
+}  # fmt: skip
 
 
 def _inputs(rank: int) -> dict[str, torch.Tensor]:

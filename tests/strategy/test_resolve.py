@@ -53,15 +53,11 @@ def test_a_tensor_has_the_first_rule_that_matches() -> None:
 @pytest.mark.parametrize(
     ("groups", "means"),
     [
-        ("", Buckets()),
-        ("groups: buckets", Buckets()),
-        ("groups: search", SearchedCuts(2)),
-        ("groups: search(most = 3)", SearchedCuts(3)),
-        ("groups: fused", Fused()),
-        ("groups: fused(4 MiB)", Fused(4 << 20)),
-        ("groups: cuts(1, 2 * 3)", Cuts((1, 6))),
+        ("", Buckets()), ("groups: buckets", Buckets()), ("groups: search", SearchedCuts(2)),
+        ("groups: search(most = 3)", SearchedCuts(3)), ("groups: fused", Fused()),
+        ("groups: fused(4 MiB)", Fused(4 << 20)), ("groups: cuts(1, 2 * 3)", Cuts((1, 6))),
     ],
-)
+)  # fmt: skip
 def test_groups(groups: str, means: object) -> None:
     assert strategy_of(f"strategy s {{ {groups} others: dense_ring }}").groups == means
 

@@ -240,21 +240,15 @@ def cost(way: Sequence[Link]) -> tuple[float, int, int]:
 @pytest.mark.parametrize(
     ("build", "id"),
     [
-        (lambda: ring(0), "wrong-range"),
-        (lambda: fat_tree(3), "wrong-range"),
-        (lambda: torus(), "wrong-arguments"),
-        (lambda: torus(3, 0), "wrong-range"),
-        (lambda: dragonfly(1, 2, 1, groups=4), "wrong-range"),
-        (lambda: nodes(2, gpus=-1), "wrong-range"),
-        (lambda: ring(10**6), "topology-too-large"),
-        (lambda: torus(1000, 1000), "topology-too-large"),
-        (lambda: fat_tree(1000), "topology-too-large"),
+        (lambda: ring(0), "wrong-range"), (lambda: fat_tree(3), "wrong-range"), (lambda: torus(), "wrong-arguments"),
+        (lambda: torus(3, 0), "wrong-range"), (lambda: dragonfly(1, 2, 1, groups=4), "wrong-range"),
+        (lambda: nodes(2, gpus=-1), "wrong-range"), (lambda: ring(10**6), "topology-too-large"),
+        (lambda: torus(1000, 1000), "topology-too-large"), (lambda: fat_tree(1000), "topology-too-large"),
         (lambda: dragonfly(1, 400, 1, groups=100), "topology-too-large"),
-        (lambda: ring(3, bandwidth=0), "bad-bandwidth"),
-        (lambda: ring(3, bandwidth=float("nan")), "bad-bandwidth"),
+        (lambda: ring(3, bandwidth=0), "bad-bandwidth"), (lambda: ring(3, bandwidth=float("nan")), "bad-bandwidth"),
         (lambda: dgx(2, network_latency=-1e-6), "bad-latency"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_cluster(build: object, id: str) -> None:
     assert callable(build)
     with pytest.raises(TopologyError) as refused:

@@ -191,19 +191,14 @@ def test_a_condition_holds_for_those_sizes_and_no_others(right: set[int]) -> Non
 @pytest.mark.parametrize(
     ("right", "text"),
     [
-        ([6], "size == 6"),
-        (range(2, 17), "size > 1"),
-        (range(1, 5), "size < 5"),
-        ([1, 2, 4, 8, 16], "size & (size - 1) == 0"),
-        ([2, 4, 8, 16], "size > 1 and size & (size - 1) == 0"),
-        (range(2, 17, 2), "size mod 2 == 0"),
-        (range(1, 17, 2), "size mod 2 == 1"),
-        (range(3, 9), "size > 2 and size < 9"),
-        ([2, 6, 7], "size == 2 or size == 6 or size == 7"),
+        ([6], "size == 6"), (range(2, 17), "size > 1"), (range(1, 5), "size < 5"),
+        ([1, 2, 4, 8, 16], "size & (size - 1) == 0"), ([2, 4, 8, 16], "size > 1 and size & (size - 1) == 0"),
+        (range(2, 17, 2), "size mod 2 == 0"), (range(1, 17, 2), "size mod 2 == 1"),
+        (range(3, 9), "size > 2 and size < 9"), ([2, 6, 7], "size == 2 or size == 6 or size == 7"),
         ([n for n in UNPINNED_SIZES if n not in (5, 11)], "size != 5 and size != 11"),
         ([1, 3, 4, 6, 7, 8, 12, 13], None),
     ],
-)
+)  # fmt: skip
 def test_the_simplest_condition_is_found(right: list[int], text: str | None) -> None:
     found = fitting(right, UNPINNED_SIZES)
     assert (found and found.text) == text

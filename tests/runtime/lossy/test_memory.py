@@ -148,20 +148,12 @@ def test_parts_leave_as_they_are_made_and_are_written_as_they_come(
 
 
 SELECTIONS: dict[str, tuple[Selection, ...]] = {
-    "all": (),
-    "top": (Top(0.03),),
-    "half": (Top(0.5),),
-    "sampled": (Top(0.03, Sampled(0.2)),),
-    "reused": (Top(0.03, Reused(2)),),
-    "bisection": (Top(0.03, Bisection(9)),),
-    "parts": (TopOfParts(0.03),),
-    "blocks": (TopOfBlocks(0.1, 48),),
-    "large blocks": (TopOfBlocks(0.02, 9000),),
-    "above": (Above(2.0),),
-    "random": (RandomEach(0.1, 5),),
-    "several": (Above(2.5), TopOfParts(0.05), TopOfBlocks(0.02, 100), Top(0.02)),
+    "all": (), "top": (Top(0.03),), "half": (Top(0.5),), "sampled": (Top(0.03, Sampled(0.2)),),
+    "reused": (Top(0.03, Reused(2)),), "bisection": (Top(0.03, Bisection(9)),), "parts": (TopOfParts(0.03),),
+    "blocks": (TopOfBlocks(0.1, 48),), "large blocks": (TopOfBlocks(0.02, 9000),), "above": (Above(2.0),),
+    "random": (RandomEach(0.1, 5),), "several": (Above(2.5), TopOfParts(0.05), TopOfBlocks(0.02, 100), Top(0.02)),
     "several more": (Top(0.02, Sampled(0.2)), Top(0.02, Bisection(9)), RandomEach(0.1, 5), Top(0.02, Reused(2))),
-}
+}  # fmt: skip
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 PERMUTED = torch.randperm(10007, generator=torch.Generator().manual_seed(1))
 
