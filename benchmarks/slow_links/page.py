@@ -138,7 +138,7 @@ def verdicts(found: Found, hosts: int = HOSTS[0]) -> str:
     for row, what, key, other, least in facts:
         times = rows[BY_NAME[other]][key] / row[key]
         goal = f"the goal of {least:g} is {'met' if times >= least else 'missed'}"
-        lines.append(f"* {row['label']} takes {times:,.1f} times fewer {what} than {BY_NAME[other].label}: {goal}.")
+        lines.append(f"* {row['label']} takes {times:,.2f} times fewer {what} than {BY_NAME[other].label}: {goal}.")
     return "\n".join(lines)
 
 
