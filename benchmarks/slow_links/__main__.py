@@ -9,7 +9,7 @@ Each way trains the character model of the convergence page, one after the other
 batches. A run takes the place of an earlier one with the same hosts and seed. It takes root, and an idle machine.
 
     Found = Run*
-    Run   = kind  way  hosts  seed  others  points  processor         # others: their share of the cores
+    Run   = kind  way  hosts  seed  others  points  processor         # others: their share of the cores; null: unknown
 """
 
 import json

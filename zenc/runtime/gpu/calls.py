@@ -24,7 +24,7 @@ from zenc.runtime.call.ranges import is_watched, within
 from zenc.runtime.call.stats import VALUES, PhaseStats
 from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CHOOSE, CallArgs, PhaseCount, failure_of
-from zenc.runtime.gpu.capacity import EACH, CapacityLearner, FixedCapacity, Greatest
+from zenc.runtime.gpu.capacity import RELEARNED, CapacityLearner, FixedCapacity, Greatest
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition
@@ -181,7 +181,7 @@ class GpuCall:
         counts_in, counts_out = self._play(contribution, target, divisor, arena.allocate)
         workspace.ended(call)
         learner = workspace.learner  # room may become less in each 127th call
-        if learner is not None and (learner.room is None or call.made_again or self.envelope.call % EACH == 0):
+        if learner is not None and (learner.room is None or call.made_again or self.envelope.call % RELEARNED == 0):
             learner.learn(counts_in, counts_out, self.cut.part_slots)
         result = self.sparse(arena, call.count_out) if target is None else tensor
         if target is not None and target is not tensor:

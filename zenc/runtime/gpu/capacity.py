@@ -18,8 +18,8 @@ Shares: TypeAlias = float | tuple[float, float] | Literal["learned"]
 """Capacities as users give them: ``FixedCapacity.own``, or both, or a word."""
 Greatest: TypeAlias = Callable[[Sequence[float]], list[float]]
 """A function that returns the greatest of each number [n] that the ranks give; all call it together."""
-LOSES = "how much it selects is known, and not to be learned: give a share"
-MARGIN, EACH = 1.25, 127
+DENSITY_IS_KNOWN = "how much it selects is known, and not to be learned: give a share"
+MARGIN, RELEARNED = 1.25, 127
 """The room that is learned, over what was counted, and the calls of a group after which one teaches again.
 
 A prime: layouts in turns all come to it.
@@ -75,7 +75,7 @@ def capacity_of(given: Shares | None, plan: Plan, size: int) -> Capacity | None:
     if given is None:
         return None
     learned = given == "learned"
-    if why := _no_room_because(plan) or (LOSES if learned and plan.is_lossy else ""):
+    if why := _no_room_because(plan) or (DENSITY_IS_KNOWN if learned and plan.is_lossy else ""):
         message = f"{plan.scheme} has no capacity mode: {why}"
         raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
     if learned:
