@@ -11,7 +11,7 @@ predicted for the cluster and the gradient. All take turns. ``cores``: the share
 
 import tempfile
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +99,19 @@ def tuned_for(workload: Workload, size: int, cluster: str) -> Any:
 def shown(rows: list[dict[str, Any]]) -> str:
     """Return the table of all clusters and gradients."""
     heads = ("cluster", "hosts", "gradient", "bound, ms", "synthesized, ms", "best shipped, ms", "times as fast",
-             "gloo, ms", "times as fast")  # fmt: skip
+             "tuned, ms", "times as fast", "gloo, ms", "times as fast")  # fmt: skip
     cells = []
     for cluster, load in dict.fromkeys((row["cluster"], row["load"]) for row in rows):
         of = {row["peer"]: row for row in rows if (row["cluster"], row["load"]) == (cluster, load)}
-        ours, gloo = of[OURS], of[GLOO[load]]
-        name = min((peer for peer in of if peer not in (OURS, GLOO[load])), key=lambda peer: of[peer]["ratio"])
-        label = of[name].get("scheme", name)
+        best = min((of[peer] for peer in SHIPPED[load]), key=lambda row: row["ratio"])
+        named = ((best, best["peer"]), (of[TUNED], of[TUNED]["scheme"]), (of[GLOO[load]], ""))
+        times = [
+            (f"{row['ms']['median']:,.0f}" + f", `{name}`" * bool(name), f"{row['ratio']:.2f}") for row, name in named
+        ]
+        ours = of[OURS]
         cells.append((f"`{cluster}`", str(ours["ranks"]), load, f"{ours['bound'] or 0:,.0f}",
-                      f"{ours['ms']['median']:,.0f}", f"{of[name]['ms']['median']:,.0f}, `{label}`",
-                      f"{of[name]['ratio']:.2f}", f"{gloo['ms']['median']:,.0f}", f"{gloo['ratio']:.2f}"))  # fmt: skip
-    return table(heads, (LEFT, RIGHT, LEFT, *[RIGHT] * 6), cells)
+                      f"{ours['ms']['median']:,.0f}", *chain(*times)))  # fmt: skip
+    return table(heads, (LEFT, RIGHT, LEFT, *[RIGHT] * 8), cells)
 
 
 def measured(only: list[str], loads: list[str], rounds: int, file: Path | None) -> str:

@@ -21,7 +21,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.pages import new_parser
+from benchmarks.pages import new_parser, rounded
 from tests.emulator.build import compiled
 from tests.gpu.machine import FLAGS, Machine, real_gpu
 from tests.support.meeting import Meeting, communicator_of
@@ -133,12 +133,6 @@ class Measured:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "reads": self.reads}
-
-
-def compact(report: Mapping[str, Any]) -> str:
-    return json.dumps(
-        json.loads(json.dumps(report), parse_float=lambda text: round(float(text), 4)), separators=(",", ":")
-    )
 
 
 def replayed(machine: Machine) -> str:
@@ -291,7 +285,7 @@ def main() -> int:
     bench = Bench(compile(given.scheme, ranks=given.ranks, link=given.link), given.ranks, machine, Clock())
     found = results(bench, given.units, given.repeat, getattr(torch, given.dtype))
     asked = {"scheme": given.scheme, "ranks": given.ranks, "link": given.link, "dtype": given.dtype}
-    print(compact({"machine": name, **asked, "measured": [each.to_json() for each in found]}))
+    print(json.dumps(rounded({"machine": name, **asked, "measured": [each.to_json() for each in found]})))
     return 0
 
 

@@ -14,12 +14,12 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
 
 import torch
 
-from benchmarks.gpu_call import MS, Clock, Kernel, SharedRanks, compact, dense_gradients
-from benchmarks.pages import new_parser
+from benchmarks.gpu_call import MS, Clock, Kernel, SharedRanks, dense_gradients
+from benchmarks.pages import new_parser, rounded, save_json
 from tests.gpu.machine import Machine, real_gpu
 from tests.support.shipped import ALL, LOSSY, cases
 from zenc.api import compile
@@ -94,7 +94,7 @@ def _wrong(scheme: str, gradients: Sequence[torch.Tensor], sums: Sequence[torch.
 
 def main() -> int:
     parser = new_parser(__doc__)
-    parser.add_argument("--json", help="write the results to this file", metavar="FILE")
+    parser.add_argument("--json", type=Path, help="write the results to this file", metavar="FILE")
     parser.add_argument("--schemes", nargs="+", default=ALL, metavar="NAME", help="all shipped ones, unless given")
     parser.add_argument("--ranks", type=int, default=2, help="ranks that share the GPU")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="UNITS", help="float32 values")
@@ -112,10 +112,7 @@ def main() -> int:
             found.append(run_scheme(scheme, size, units, machine, Clock(), given.repeat))
             took = found[-1].wrong or f"{found[-1].call:.3f} ms, {found[-1].reads:.1f} reads"
             print(f"{scheme} x {size}, {units:,}: {took}", flush=True)
-            if given.json:
-                report: dict[str, Any] = {"machine": name, "measured": [asdict(each) for each in found]}
-                with open(given.json, "w", encoding="utf-8") as file:
-                    file.write(compact(report) + "\n")
+            save_json(given.json, rounded({"machine": name, "measured": [asdict(each) for each in found]}))
     return sum(bool(each.wrong) for each in found)
 
 

@@ -23,8 +23,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from benchmarks.gpu_call import MS, compact
-from benchmarks.pages import new_parser
+from benchmarks.gpu_call import MS
+from benchmarks.pages import new_parser, rounded
 from tests.gpu.train import open_group
 
 TABLES, ROWS, WIDTH, FEATURES, HIDDEN = 4, 200_000, 128, 1024, 2048
@@ -158,7 +158,7 @@ def main() -> int:
         return 0
     found = results(open_group("nccl", "cuda:0"), given.batch, given.repeat)
     if dist.get_rank() == 0:
-        print(compact(found))
+        print(json.dumps(rounded(found)))
     dist.destroy_process_group()
     return 0
 

@@ -68,12 +68,8 @@ def measured(steps: int) -> dict[str, float]:
         return uneven([part[each] for each in taken])
 
     old, new = (by_ends(each) for each in ends.values())
-    return {
-        "regions": new,
-        "regions 64 steps ago": old,
-        "ranges": by(Contiguous()),
-        "permutation": by(Permutation(0x5EED)),
-    }
+    others = {"ranges": by(Contiguous()), "permutation": by(Permutation(0x5EED))}
+    return {"regions": new, "regions 64 steps ago": old, **others}
 
 
 class Claim(NamedTuple):
@@ -98,14 +94,11 @@ def _cut() -> str:
 
 
 def _sketched() -> str:
-    runs = {
-        name: json_of(DOCS / "benchmarks" / "convergence" / f"{name}.json")
-        for name in ("dense", "sketch", "heavy", "oscar")
-    }
-    ends = {name: run["of_seeds"] for name, run in runs.items()}
+    folder, names = DOCS / "benchmarks" / "convergence", ("dense", "sketch", "heavy", "oscar")
+    ends = {name: json_of(folder / f"{name}.json")["of_seeds"] for name in names}
     bits = {name: sum(each["looks"][-1]["bits"] for each in of) / len(of) for name, of in ends.items()}
     sent = {name: of[0]["looks"][-1]["sent"] for name, of in ends.items()}
-    lost = {name: f"{bits[name] - bits['dense']:+.3f}" for name in ("sketch", "heavy", "oscar")}
+    lost = {name: f"{bits[name] - bits['dense']:+.3f}" for name in names[1:]}
     return (
         f"{sent['dense'] / sent['sketch']:.1f} times fewer bytes than dense, {lost['sketch']} bits a character by "
         f"estimates, {lost['heavy']} by exact values that these find, {lost['oscar']} by values that were great before "
