@@ -15,10 +15,7 @@ from zenc.assist.manual import completed, diagnostics
 from zenc.cli import app
 from zenc.cli.assist.help import sections
 
-MADE = {
-    "reference/cli.md": lambda: sections(get_command(app)),
-    "reference/diagnostics.md": diagnostics,
-}
+MADE = {"reference/cli.md": lambda: sections(get_command(app)), "reference/diagnostics.md": diagnostics}
 """Page -> what makes the part of it that is made."""
 REPORTS = Path(__file__).parents[1] / "benchmarks" / "reports"
 

@@ -66,9 +66,7 @@ def measured(settings: Settings, made: Callable[[str, torch.Tensor], Peer] = pee
 
 
 def record_of(
-    settings: Run[Any],
-    peers: Mapping[str, Peer],
-    see: Callable[[torch.Tensor, str], None] = lambda result, name: None,
+    settings: Run[Any], peers: Mapping[str, Peer], see: Callable[[torch.Tensor, str], None] = lambda result, name: None
 ) -> dict[str, Any]:
     """Return the record of this rank, whose ``peers`` take turns; ``see`` is called with each result.
 

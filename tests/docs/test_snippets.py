@@ -88,8 +88,7 @@ def shows(expected: str, found: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem == CUDA else []) for page in PYTHON],
+    "page", [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem == CUDA else []) for page in PYTHON]
 )
 def test_python(two: Ranks, page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if page.stem == CUDA:

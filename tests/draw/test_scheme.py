@@ -58,8 +58,7 @@ def incomplete(steps: Steps, root: ElementTree.Element) -> Faults:
         kind != before for before, kind in zip([None, *kinds], kinds, strict=False)
     )  # one before each
     found = faults_of(
-        other_bands=len(bands) == len(steps.steps),
-        other_rows=len(nodes) == (steps.size * rows if steps.steps else 0),
+        other_bands=len(bands) == len(steps.steps), other_rows=len(nodes) == (steps.size * rows if steps.steps else 0)
     )
     for step, band in zip(steps.steps, bands, strict=False):
         arrows = moves_in(band)

@@ -15,11 +15,7 @@ from zenc.codegen.build.toolchain import toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
-OPTIONS = {
-    "ASAN_OPTIONS": "detect_leaks=0",
-    "TSAN_OPTIONS": "halt_on_error=1:exitcode=66",
-    "OMP_NUM_THREADS": "1",
-}
+OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0", "TSAN_OPTIONS": "halt_on_error=1:exitcode=66", "OMP_NUM_THREADS": "1"}
 """Python leaves memory to the system, and race detectors do not see what orders the threads of OpenMP."""
 
 

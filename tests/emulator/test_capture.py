@@ -9,15 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.emulator.graphs import (
-    ACTIVE,
-    GLOBAL,
-    INVALID,
-    NON_BLOCKING,
-    NOT_CAPTURING,
-    RELAXED,
-    THREAD_LOCAL,
-)
+from tests.emulator.graphs import ACTIVE, GLOBAL, INVALID, NON_BLOCKING, NOT_CAPTURING, RELAXED, THREAD_LOCAL
 from tests.emulator.libraries import failure
 
 INVALID_VALUE, ILLEGAL_STATE = 1, 401

@@ -175,12 +175,7 @@ def drawn(turn: int, size: int) -> tuple[list[torch.Tensor], str]:
 
 
 def other_bits(
-    case: tuple[str, int],
-    mode: str,
-    turns: list[int],
-    seeds: list[int],
-    folder: Path,
-    shares: Shares = EXACT,
+    case: tuple[str, int], mode: str, turns: list[int], seeds: list[int], folder: Path, shares: Shares = EXACT
 ) -> list[tuple[int, int]]:
     """Return the turns and seeds whose results differ from those of CPUs, for the last of two calls each."""
     scheme, size = case

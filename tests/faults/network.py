@@ -15,7 +15,7 @@ As torch's ProcessGroupGloo, as tried with real processes:
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -351,8 +351,3 @@ class Network:
                     stream = of_generation[own].stream
                     if stream is not None:
                         stream.lost(peer)
-
-
-def undelivered(groups: Sequence[Group]) -> list[str]:
-    """Return the ranks with operations under way that nobody will end."""
-    return [f"rank {group.own} of generation {group.generation}" for group in groups if not group.idle]

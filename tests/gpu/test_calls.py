@@ -76,10 +76,7 @@ def test_capacity_mode(machine, share, again):
 
 
 def test_ranks_in_different_calls_are_told_and_the_next_group_is_whole(machine):
-    plan, inputs = (
-        plan_of_shipped("balanced"),
-        [sparse_tensor("random", r, 3, 63, 3, F32, 1) for r in range(3)],
-    )
+    plan, inputs = (plan_of_shipped("balanced"), [sparse_tensor("random", r, 3, 63, 3, F32, 1) for r in range(3)])
     with Emulated(plan, 3, SOON, machine=machine) as ranks:
         errors = ranks.run(inputs, number=[5, 6, 5])
         assert all(isinstance(error, ZencError) for error in errors)

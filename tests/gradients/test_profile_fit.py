@@ -76,10 +76,7 @@ def test_it_extends_to_more_ranks():
 
 
 @settings(max_examples=tried(60), deadline=None)
-@given(
-    units=st.integers(1, 300),
-    held=st.lists(st.lists(st.integers(0, 10**6), max_size=40), min_size=1, max_size=9),
-)
+@given(units=st.integers(1, 300), held=st.lists(st.lists(st.integers(0, 10**6), max_size=40), min_size=1, max_size=9))
 def test_any_gradients_have_a_profile(units, held):
     """A fit has the right density, and sums at most as dense; ranks that avoid each other have no exact one."""
     of = gradients(units, 1, "f32", [[i % units for i in ids] for ids in held])

@@ -121,8 +121,7 @@ def test_spoilt_texts_read_as_by_lark(text: str) -> None:
 @example("start_block", "step { send all to total } for i in 1..2 { }")
 @example("start_file", "topology t { link a->b: 3 GB/s, 2 us link a - b: 1.5e3 GB }")
 @given(
-    st.sampled_from(["start_block", "start_expression"]),
-    st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join),
+    st.sampled_from(["start_block", "start_expression"]), st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join)
 )
 def test_any_text_reads_as_by_lark(start: Start, text: str) -> None:
     assert by_tables(text, start) == by_lark(text, start)

@@ -73,12 +73,7 @@ def test_a_directory_is_proved_for_1_to_40_ranks(by):
 @pytest.mark.parametrize(
     "push, pull, identifier, words",
     [
-        (
-            "send part 0 to 0 where rank == 1",
-            "",
-            "never-complete",
-            "no rank has more of it when the announce ends",
-        ),
+        ("send part 0 to 0 where rank == 1", "", "never-complete", "no rank has more of it when the announce ends"),
         ("send part 1 - rank to 1 - rank", "", "never-arrives", "gets part 1: the directory ends without it"),
         ("send all to 0 where rank == 1", "send part 1 to 0 where rank == 1", "sent-incomplete", "directory, step 1"),
         ("send part 1 - rank to 1 - rank", "send part 2 to 0 where rank == 1", "no-such-part", "the parts are 0 to 1"),

@@ -46,8 +46,7 @@ OTHER_SIZES = (2, 5, 6, 7, 9)
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize(
-    ("name", "size"),
-    [*cases(SIZES), *(pytest.param(*case, marks=pytest.mark.slow) for case in cases(OTHER_SIZES))],
+    ("name", "size"), [*cases(SIZES), *(pytest.param(*case, marks=pytest.mark.slow) for case in cases(OTHER_SIZES))]
 )
 def test_shipped_schemes(name, size):
     ranks = collectives(zenc.compile(name, ranks=size), size)

@@ -10,15 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
-from tests.support.cases import (
-    DTYPES,
-    KINDS,
-    dense_tensor,
-    same_bits,
-    same_units,
-    sparse_tensor,
-    wrong_sums,
-)
+from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, same_units, sparse_tensor, wrong_sums
 from tests.support.fuzz import tried
 from tests.support.holder_bytes import bound, zipf_holders
 from tests.support.local import collectives, run_all

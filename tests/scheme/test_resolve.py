@@ -44,15 +44,8 @@ def test_balanced() -> None:
     assert scheme.parameters == (("seed", 0x5EED),)
     tier = scheme.tiers[-1]
     assert tier.communication.name == "point_to_point"
-    assert (tier.aggregation, tier.partition) == (
-        Aggregation.INCREMENTAL,
-        Partition.PARALLELISM,
-    )
-    assert (scheme.mapping, tier.push, tier.pull) == (
-        Permutation(0x5EED),
-        Format.AUTO,
-        Format.BITMAP,
-    )
+    assert (tier.aggregation, tier.partition) == (Aggregation.INCREMENTAL, Partition.PARALLELISM)
+    assert (scheme.mapping, tier.push, tier.pull) == (Permutation(0x5EED), Format.AUTO, Format.BITMAP)
     assert scheme.unit is Unit.AUTO
     assert [Path(source.name).name for source in scheme.sources] == ["balanced.zen", "patterns.zen"]
     assert tier.communication.push_span is not None

@@ -11,11 +11,7 @@ WIDTHS, UNITS = (1, 5, 64), (1, 63, 200)
 
 
 def differences(
-    artifact: Artifact,
-    size: int,
-    kinds: tuple[str, ...],
-    turn: int = 0,
-    machine: Machine | None = None,
+    artifact: Artifact, size: int, kinds: tuple[str, ...], turn: int = 0, machine: Machine | None = None
 ) -> list[str]:
     """Return differences between both targets, which sum the same tensors: in bits, counts, and bytes by format.
 

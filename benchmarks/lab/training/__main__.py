@@ -49,12 +49,7 @@ def training_of(options: argparse.Namespace) -> Training:
     return Training(workload=Sizes(**{size.name: getattr(options, size.name) for size in fields(Sizes)}), **run)
 
 
-def run(
-    training: Training,
-    limit: float,
-    text: corpus.Corpus | None = None,
-    shared_memory: bool = False,
-) -> Report:
+def run(training: Training, limit: float, text: corpus.Corpus | None = None, shared_memory: bool = False) -> Report:
     """Return the report of a training, whose text is read once; ranks get its word ids in a file.
 
     ``shared_memory``: processes of one machine may exchange through it.

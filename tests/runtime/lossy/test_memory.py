@@ -132,9 +132,7 @@ def test_parts_leave_as_they_are_made_and_are_written_as_they_come(
     watch(LocalTransport, "send", lambda self, peer, *more: "" if self.rank else f"send {peer}")
     watch(Channel, "wait", lambda self, pending, peer, *more: "" if self.transport.rank else f"wait {peer}")
     watch(
-        LossyInterpreter,
-        "_write",
-        lambda self, number, **more: "" if self.rank else f"write {self.held[number].part}",
+        LossyInterpreter, "_write", lambda self, number, **more: "" if self.rank else f"write {self.held[number].part}"
     )
     ranks = collectives(zenc.compile(scheme, ranks=SIZE), SIZE)
     gradients = [torch.randn(1000, generator=torch.Generator().manual_seed(rank)) for rank in range(SIZE)]

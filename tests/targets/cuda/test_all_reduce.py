@@ -4,16 +4,7 @@ import pytest
 import torch
 
 from tests.support.both_targets import differences
-from tests.support.cases import (
-    COMBINATIONS,
-    FORMATS,
-    INNER,
-    KINDS,
-    same_bits,
-    scheme_text,
-    sparse_tensor,
-    tiered_text,
-)
+from tests.support.cases import COMBINATIONS, FORMATS, INNER, KINDS, same_bits, scheme_text, sparse_tensor, tiered_text
 from tests.support.emulated import Emulated
 from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all

@@ -26,13 +26,7 @@ DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 AMPLE = 1.0, 1.0
 
 
-def assert_same(
-    artifact: Artifact,
-    size: int,
-    kinds: tuple[str, ...],
-    turn: int,
-    shares: tuple[float, float],
-) -> int:
+def assert_same(artifact: Artifact, size: int, kinds: tuple[str, ...], turn: int, shares: tuple[float, float]) -> int:
     """Check that bits and counts are those of the CPU target; return how many calls were repeated."""
     hosts, again = collectives(artifact, size), 0
     own_share, sum_share = ([share] * size for share in shares)

@@ -67,11 +67,7 @@ def cubins(sources: Mapping[str, str], archs: str | Iterable[str] | None) -> tup
 
 
 def cubin(
-    sources: Mapping[str, str],
-    arch: Arch,
-    compiler: Nvrtc,
-    deadline_s: float = DEADLINE_SECONDS,
-    module: str = "",
+    sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, deadline_s: float = DEADLINE_SECONDS, module: str = ""
 ) -> Cubin:
     """Return all of ``sources`` for ``arch``, or a ``module`` of their one file; from the cache if compiled before.
 

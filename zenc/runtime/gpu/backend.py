@@ -100,12 +100,7 @@ class GpuBackend:
     """
 
     def __init__(
-        self,
-        artifact: Artifact,
-        gpu: GpuDevice,
-        group: Communicator,
-        deadline: float,
-        capacity: Capacity | None = None,
+        self, artifact: Artifact, gpu: GpuDevice, group: Communicator, deadline: float, capacity: Capacity | None = None
     ) -> None:
         artifact = replace(artifact, plan=artifact.plan.gathering)
         plan, parts = artifact.plan, artifact.plan.parts(group.size)

@@ -15,8 +15,7 @@ ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
 
 
 CHOOSE = ctypes.CFUNCTYPE(
-    ctypes.c_int64,
-    *[ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64],
+    ctypes.c_int64, *[ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]
 )
 """(user, phase, slots, count, values, loss, key) -> 1, or 0 if that failed: a selection, as ``call_args.h`` has it."""
 

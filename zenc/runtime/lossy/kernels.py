@@ -24,8 +24,6 @@ from zenc.wire.codes import NOT_FINITE, checked_sum_bits, code_parameters, is_st
 from zenc.wire.constants import KernelStatus
 
 SOURCE = "compress.cpp"
-LOSSY_DTYPES = ("f32", "f16", "bf16")
-"""The dtypes that can be compressed with loss."""
 
 
 @dataclass(frozen=True, slots=True)
