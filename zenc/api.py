@@ -329,11 +329,11 @@ def load(
         group: the ranks that take part; default: all. Any backend: zenc makes a gloo group of its own over them.
         params: values of the scheme's parameters, where it is compiled here.
         deadline: seconds that any single wait may take; default: ZENC_DEADLINE_S, or the timeout of ``group``.
-        capacity: on GPUs, make room for a number of units instead of counting them first: the greatest density of any
-            rank's gradient, or a pair of that and of the sum's, each in any part; or "learned": what earlier calls of
-            the same shape had, and a quarter more. The host then waits once a call, and
-            calls can be captured in CUDA graphs; messages have room for all possible units. Where the room is too small
-            a call is made again without it, on all ranks. Calls on the CPU do without, and rank 0 says so once.
+        capacity: on GPUs, make room for a number of units instead of counting them first, so that the host waits once
+            a call: what earlier calls of the same shape had, and a quarter more (default for schemes that lose nothing;
+            "learned"); or the greatest density of any rank's gradient, or a pair of that and of the sum's, each in any
+            part, whose calls can be captured in CUDA graphs. Where the room is too small a call is made again without
+            it, on all ranks. "exact": count. Calls on the CPU do, and rank 0 says so once where shares are given.
         link: as ``compile`` takes it, where it is compiled here.
         shared_memory: ranks of one host exchange gradients in host memory through memory that they share. False: over
             the wire, as with ranks of other hosts. The same on all ranks; ZENC_SHARED_MEMORY=0 does it for a process.

@@ -16,7 +16,7 @@ from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.runtime.call.planned_calls import Operation
-from zenc.runtime.gpu.capacity import RELEARNED, CapacityLearner, FixedCapacity, LearnedCapacity, capacity_of
+from zenc.runtime.gpu.capacity import MOST_MORE, RELEARNED, CapacityLearner, FixedCapacity, LearnedCapacity, capacity_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 
 UNITS, WIDTH = 300, 3
@@ -65,11 +65,44 @@ def test_calls_learn_how_much_room_they_need(name, size, make):
 
 
 def test_room_is_what_any_rank_counted_and_a_quarter_more():
-    learner = CapacityLearner(lambda shares: [max(share, 0.1) for share in shares])
-    learner.learn([3, 0, 1], [90, 4, 0], [100, 5, 0])
+    learner = CapacityLearner(lambda shares: [max(share, 0.1) for share in shares], 800)
+    learner.ended(False, [3, 0, 1], [90, 4, 0], [100, 5, 0])
     assert learner.room is not None and learner.room.own == 1 == learner.room.total
-    learner.learn([3, 0, 1], [30, 4, 0], [100, 50, 50])
+    learner.ended(False, [3, 0, 1], [30, 4, 0], [100, 50, 50])
     assert (learner.room.own, learner.room.total) == pytest.approx((0.125, 0.375))
+
+
+def played(needs: list[float], size: int = 800) -> tuple[int, int]:
+    """Play calls that need shares of all units; count those that were exact at once, and those made again."""
+    learner, exact, again = CapacityLearner(list, size), 0, 0
+    for number, need in enumerate(needs, 1):
+        made_again = learner.room is not None and need > learner.room.own
+        exact, again = exact + (learner.room is None), again + made_again
+        if made_again or not learner.is_sure or number % RELEARNED == 0:
+            learner.ended(made_again, [round(1000 * need)], [round(1000 * need)], [1000])
+    return exact, again
+
+
+@pytest.mark.parametrize(
+    ("needs", "exact", "again"),
+    [
+        ([0.1] * 500, 1, 0),
+        ([0.1] * 250 + [0.5] * 250, 1, 1),
+        ([0.1 * 1.01**turn for turn in range(230)], 1, 9),
+        ([0.1 * 2 ** (turn % 3) for turn in range(500)], 57, 9),
+        ([0.001 * 1.3**turn for turn in range(25)], 21, 4),
+    ],
+    ids=["equal", "one jump", "slow growth", "jumps", "fast growth"],
+)
+def test_calls_that_often_do_not_fit_are_exact(needs, exact, again):
+    assert played(needs) == (exact, again)
+
+
+def test_calls_whose_room_is_many_bytes_are_exact():
+    assert played([0.5] * 300, MOST_MORE * 8 + 80) == (300, 0)
+    assert played([0.5] * 300, MOST_MORE * 8 - 80) == (1, 0)
+    assert played([1.0] * 300, 1 << 40) == (1, 0), "all units: there is no more"
+    assert played([0.5] * 130 + [1.0] * 300, 1 << 40) == (2 * RELEARNED + 1, 0), "ranks look again"
 
 
 def test_room_becomes_less_in_some_calls():
@@ -214,7 +247,10 @@ def test_a_peer_that_does_not_replay_is_missed():
 
 def test_capacities():
     plan = zenc.compile("balanced", ranks=4).plan
-    assert capacity_of(None, plan, 4) is None
+    assert capacity_of(None, plan, 4) == LearnedCapacity() == capacity_of("learned", plan, 4)
+    assert capacity_of("exact", plan, 4) is None
+    for name in ("holders", "topk_a2a", "one_bit"):
+        assert capacity_of(None, zenc.compile(name, ranks=4).plan, 4) is None
     assert capacity_of(0.1, plan, 4) == FixedCapacity(0.1, 0.4)
     assert capacity_of(0.5, plan, 4) == FixedCapacity(0.5, 1.0)
     assert capacity_of((0.1, 0.2), plan, 4) == FixedCapacity(0.1, 0.2)

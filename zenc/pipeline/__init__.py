@@ -105,12 +105,13 @@ def backend(
             return GpuBackend(artifact, TorchGpu(device), ranks, deadline, capacity)
     from zenc.runtime.cpu import library
     from zenc.runtime.cpu.backend import CpuBackend
+    from zenc.runtime.gpu.capacity import FixedCapacity
 
     program = lower_rank(artifact.plan, ranks.size, ranks.rank)  # Plan -> RankProgram
     sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
     mapping, scheme = artifact.plan.mapping, artifact.plan.scheme
     kernels = library.load(sources, mapping, deadline_s=deadline, scheme=scheme)  # sources -> kernels
-    caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
+    caution = f"{artifact.name}: {NO_CAPACITY}" if isinstance(capacity, FixedCapacity) and ranks.rank == 0 else ""
     compression = None
     if artifact.plan.is_lossy or artifact.plan.feedback is not None:
         from zenc.runtime.lossy.kernels import compression_kernels

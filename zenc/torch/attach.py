@@ -135,7 +135,7 @@ def attach(
         least_values: tensors of fewer values stay with DDP under ``dense=True``; default: 1024 where the scheme is
             lossy, as biases and norms matter more than their bytes, otherwise 1, and where it sums vectors whole.
         deadline: seconds that any single wait may take; see ``zenc.load``.
-        capacity: room instead of counts, on GPUs; see ``zenc.load``.
+        capacity: the room of calls on GPUs, or "exact"; see ``zenc.load``.
         profiler: counts the holders of units on some steps: see ``zenc.Profiler``. All ranks give one, or none.
         scaler: the ``torch.amp.GradScaler`` that scales the loss, if one does: the scheme's residuals follow its scale,
             and steps that it skips leave no trace there.

@@ -231,7 +231,7 @@ class PlannedCalls:
         ``part``: of calls that push or pull alone, or round on the way.
         """
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
-        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows, part)
+        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows and not sparse_dim, part)
         prepared = self._prepared.get(key)
         if prepared is None:
             if len(self._prepared) >= MOST_PREPARED:

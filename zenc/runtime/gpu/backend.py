@@ -20,7 +20,7 @@ from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
 from zenc.runtime.call.layout import Layout, in_units
 from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
-from zenc.runtime.gpu.capacity import Capacity, FixedCapacity, LearnedCapacity
+from zenc.runtime.gpu.capacity import Capacity, CapacityLearner, FixedCapacity, LearnedCapacity
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at, has_tables
@@ -185,7 +185,9 @@ class GpuBackend:
             return GpuPrepared(self, self._part(part), layout, cut, Workspace(), in_units(layout))
         if self._loaded.announces and layout.width == 1 and layout.units > MOST_OWNED_ELEMENTS:
             raise _too_many_elements(self._loaded.scheme, layout.units)
-        return GpuPrepared(self, self._loaded, layout, cut, Workspace(self._loaded.greatest))
+        greatest, size = self._loaded.greatest, layout.units * layout.width * layout.dtype.itemsize
+        learner = None if greatest is None else CapacityLearner(greatest, size)
+        return GpuPrepared(self, self._loaded, layout, cut, Workspace(learner))
 
 
 def _too_many_elements(scheme: str, units: int) -> TensorError:

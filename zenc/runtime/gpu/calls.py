@@ -109,8 +109,8 @@ def _none_left(_: object, size: int) -> int:
 class Workspace:
     """The memory that calls of one layout use, one after another, of the device and of the host, and their capacity."""
 
-    def __init__(self, greatest: Greatest | None = None) -> None:
-        self.learner = None if greatest is None else CapacityLearner(greatest)
+    def __init__(self, learner: CapacityLearner | None = None) -> None:
+        self.learner = learner
         self.wanted = 0
         """Bytes that the last call needed, without its result."""
         self._kept: Arena | None = None
@@ -180,13 +180,13 @@ class GpuCall:
         contribution = contribution_of(tensor, self.layout)  # maybe a copy, which has to live as long as the call
         counts_in, counts_out = self._play(contribution, target, divisor, arena.allocate)
         workspace.ended(call)
-        learner = workspace.learner  # room may become less in each 127th call
-        if learner is not None and (learner.room is None or call.made_again or self.envelope.call % RELEARNED == 0):
-            learner.learn(counts_in, counts_out, self.cut.part_slots)
+        learner, made_again = workspace.learner, bool(call.made_again)
+        if learner is not None and (made_again or not learner.is_sure or self.envelope.call % RELEARNED == 0):
+            learner.ended(made_again, counts_in, counts_out, self.cut.part_slots)
         result = self.sparse(arena, call.count_out) if target is None else tensor
         if target is not None and target is not tensor:
             tensor.detach().copy_(target)
-        found = Reduction(result, list(counts_in), list(counts_out), 0.0, 0.0, bool(call.made_again))
+        found = Reduction(result, list(counts_in), list(counts_out), 0.0, 0.0, made_again)
         self._counted = PhasesCounted(call, self.loaded)
         if self._plain:
             workspace.blocks.append(self.block)

@@ -1,6 +1,6 @@
 """Capacity mode: the room for the units of a call on a GPU, which is fixed before anything of it is known.
 
-Users say how much room there is, or ranks learn it from the counts of earlier calls: docs/adr/0119-learned-capacity.md.
+Ranks learn it from the counts of earlier calls, or users say how much it is: docs/adr/0119-learned-capacity.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zenc.plan.ir import PhaseKind, Plan
 from zenc.scheme.compression import Fixed
 from zenc.scheme.model import Encoded, Format
 
-Shares: TypeAlias = float | tuple[float, float] | Literal["learned"]
+Shares: TypeAlias = float | tuple[float, float] | Literal["learned", "exact"]
 """Capacities as users give them: ``FixedCapacity.own``, or both, or a word."""
 Greatest: TypeAlias = Callable[[Sequence[float]], list[float]]
 """A function that returns the greatest of each number [n] that the ranks give; all call it together."""
@@ -24,6 +24,10 @@ MARGIN, RELEARNED = 1.25, 127
 
 A prime: layouts in turns all come to it.
 """
+FEWEST_EXACT, MOST_EXACT = 4, 64
+"""Exact calls after one that did not fit, if another one had not shortly before."""
+MOST_MORE = 1 << 20
+"""Bytes of a rank's gradient that room may add to what was counted: more take longer than counting, some 40 us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +53,53 @@ Capacity: TypeAlias = FixedCapacity | LearnedCapacity
 
 
 class CapacityLearner:
-    """The capacity of the next call of one layout, among ranks that agree by ``greatest``.
+    """The capacity of the next call of one layout of ``size`` bytes, among ranks that agree by ``greatest``.
 
-    ``room`` is None before the first call, which is made exactly.
+    ``room`` is None before a call that is made exactly. All ranks know which: they have seen the same calls fit.
+    ``is_sure``: there is nothing to do after a call that fits, but for each 127th of the group.
     """
 
-    def __init__(self, greatest: Greatest) -> None:
+    def __init__(self, greatest: Greatest, size: int) -> None:
         self.room: FixedCapacity | None = None
-        self._greatest = greatest
+        self.is_sure = False
+        self._greatest, self._size = greatest, size
+        self._left, self._pause = 0, 0  # exact calls before ranks learn: in this pause, and in the next one
 
-    def learn(self, own: Iterable[int], total: Iterable[int], slots: Iterable[int]) -> None:
-        """Learn from a call, with all ranks: the occupied units of its parts, of a rank's ``own`` gradient and in all.
+    def ended(self, made_again: bool, own: Iterable[int], total: Iterable[int], slots: Iterable[int]) -> None:
+        """Learn from a call that has ended, with all ranks, where that is due.
 
-        All [parts], as ``slots``, which are all units.
+        The occupied units of its parts, of a rank's ``own`` gradient and in all, and all units: ``slots``, all [parts].
         """
-        shares = [max(n / max(1, of) for n, of in zip(counts, slots, strict=True)) for counts in (own, total)]
-        self.room = FixedCapacity(*(min(1.0, MARGIN * share + 1e-9) for share in self._greatest(shares)))
+        sure = self.is_sure and not made_again
+        if made_again:
+            self.room, self._left = None, self._pause
+            self._pause = min(MOST_EXACT, max(FEWEST_EXACT, 2 * self._pause))
+        elif self.room is not None:
+            self._pause = max(0, self._pause - 1)
+        else:
+            self._left -= 1
+        if sure or (self.room is None and self._left <= 0):
+            self._learn(own, total, slots)
+        self.is_sure = self.room is not None and self._pause == 0
+
+    def _learn(self, own: Iterable[int], total: Iterable[int], slots: Iterable[int]) -> None:
+        counted = [max(n / max(1, of) for n, of in zip(counts, slots, strict=True)) for counts in (own, total)]
+        shares = self._greatest(counted)
+        self.room = FixedCapacity(*(min(1.0, MARGIN * share + 1e-9) for share in shares))
+        if self._size * (self.room.own - shares[0]) > MOST_MORE:
+            self.room, self._left = None, RELEARNED
 
 
 def capacity_of(given: Shares | None, plan: Plan, size: int) -> Capacity | None:
     """Return the capacities by ``given`` for ``plan``; raises ZencError ``bad-capacity``, ``no-capacity-mode``.
 
-    Without a share for sums, theirs is that of all ``size`` ranks together.
+    Without a share for sums, theirs is that of all ``size`` ranks together. None, given: learned where it can be.
     """
-    if given is None:
+    learned = given is None or given == "learned"
+    why = _no_room_because(plan) or (DENSITY_IS_KNOWN if learned and plan.is_lossy else "")
+    if given == "exact" or (given is None and (why or plan.feedback is not None)):
         return None
-    learned = given == "learned"
-    if why := _no_room_because(plan) or (DENSITY_IS_KNOWN if learned and plan.is_lossy else ""):
+    if why:
         message = f"{plan.scheme} has no capacity mode: {why}"
         raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
     if learned:
@@ -90,7 +114,7 @@ def capacity_of(given: Shares | None, plan: Plan, size: int) -> Capacity | None:
         message = f"capacity={given!r} is no share of the units"
         help = (
             "give the greatest density of a rank's gradient, above 0 and up to 1, or a pair: with that of the sum; "
-            "or 'learned'"
+            "or 'learned', or 'exact'"
         )
         raise ZencError(Diagnostic("bad-capacity", message, help=help))
     return FixedCapacity(own, total)
