@@ -1,15 +1,17 @@
 """Judge all plans of other synthesizers in a folder, as ``zenc check`` does: a table by tool, and why plans are wrong.
 
     python -m benchmarks.judge_plans FOLDER --json benchmarks/results/judged_plans.json
-    python -m benchmarks.judge_plans --mutants 10000 --json benchmarks/results/plan_mutants.json
+    python -m benchmarks.judge_plans --mutants 20000 --json benchmarks/results/plan_mutants.json
     python -m benchmarks.judge_plans --write            # writes the tables of all results into docs/reference/plans.md
 
-The first folder below FOLDER is the name of the tool. Seconds are those of the processor. Mutants are small plans that
-are damaged at random, of which zenc's verdicts are compared with those of a brute-force judge. The judges,
-``zenc.referee`` and ``tests/support/foreign.py``, share nothing. Of ten mutants nine are in MSCCL's XML, one in
-TE-CCL's JSON. Exit status 1 means that they disagree about one, which is printed.
+The first folder below FOLDER is the name of the tool; rows of tools that FOLDER does not have stay in the file. Seconds
+are those of the processor. Mutants are small plans that are damaged at random, of which zenc's verdicts are compared
+with those of a brute-force judge. The judges, ``zenc.referee`` and ``tests/support/{foreign,shares}.py``, share
+nothing. Of twenty mutants ten are all-to-alls in TE-CCL's JSON, one is an all-gather there, and nine are in MSCCL's
+XML. Exit status 1 means that they disagree about one, which is printed.
 """
 
+import json
 import random
 import sys
 import tempfile
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import DOCS, LEFT, RESULTS, RIGHT, Part, new_parser, save_json, table
-from tests.support import foreign
+from tests.support import foreign, shares
 from zenc.errors import PlanError, ZencError
 from zenc.referee.open import check_plan, kind_of
 
@@ -42,7 +44,7 @@ def _judged(path: Path, name: Path) -> Row:
         report = check_plan(path)
         goal = report.plan.goal
         told: Row = {"verdict": "proved", "collective": goal.collective, "ranks": goal.size}
-        told |= {"steps": len(report.plan.steps), "ids": sorted({one.id for one in report.warnings})}
+        told |= {"steps": report.plan.length, "ids": sorted({one.id for one in report.warnings})}
     except ZencError as error:
         first = next(one for one in error.diagnostics if one.severity == "error")
         fails = isinstance(error, PlanError) and first.id in ("unsupported-plan", "malformed-plan", "plan-too-large")
@@ -90,6 +92,10 @@ def verdict(text: str, path: Path) -> str:
 
 def mutant(number: int, draw: random.Random) -> tuple[str, bool]:
     """Return a damaged plan, and whether the brute-force judge finds it right."""
+    if number % 2:
+        data = shares.damaged_shares(shares.teccl_shares(4), draw)
+        return foreign.written(data), shares.shares_are_right(data, draw)
+    number //= 2
     if number % 10 == 9:
         data = foreign.damaged_flows(foreign.teccl_ring(4), draw)
         return foreign.written(data), foreign.flows_are_right(data)
@@ -153,7 +159,9 @@ def main() -> int:
     if not rows:
         parser.error(f"{options.folder} has no plan")
     print(tables(rows))
-    save_json(options.json, {"plans": rows})
+    kept = json.loads(options.json.read_text("utf-8"))["plans"] if options.json and options.json.exists() else []
+    told = {row["tool"] for row in rows}
+    save_json(options.json, {"plans": [row for row in kept if row["tool"] not in told] + rows})
     return 0
 
 

@@ -267,7 +267,7 @@ def changed(old: str, new: str) -> str:
         ("", "unknown-plan", "holds no plan that zenc knows", None),
         ('{"1-Epoch_Duration": 1', "malformed-plan", "it is no JSON: line 1", None),
         ('{"1-Epoch_Duration": 1}', "malformed-plan", "'7-Flows' is missing", None),
-        ('{"1-Epoch_Duration": 1, "7-Flows": ["Chunk 1 with volume 0.5"]}', "unsupported-plan", "an all-to-all", None),
+        ('{"1-Epoch_Duration": 1, "7-Flows": []}', "malformed-plan", "'8-Chunk paths' is missing", None),
         ('{"collective": "allreduce", "gpus": [' + "[" * 100_000, "malformed-plan", "it nests too deep", None),
         ('{"collective": "allreduce", "gpus": {}}', "malformed-plan", "'gpus' is '{}', and not a list", None),
         ('{"collective": "allreduce", "gpus": [{"id": 0}]}', "malformed-plan", "'input_chunks' of gpu 0 is", None),

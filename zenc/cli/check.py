@@ -52,7 +52,7 @@ def check(
     proved among the ranks of each group.
 
     A file may also be a plan that another synthesizer wrote, recognised by its contents: MSCCL's XML, MSCCL++'s JSON,
-    TE-CCL's all-gathers in JSON, ForestColl's trees. It is proved, or told where it is wrong in the terms of the file:
+    TE-CCL's JSON, ForestColl's trees. It is proved, or told where it is wrong in the terms of the file:
     sums, waits for ever, data races, messages that do not match, chunks out of range. Other options are not for it.
     """
     path, params = common.locate(file), common.parameters(assignments)

@@ -130,6 +130,8 @@ _MEANINGS = {
         "needs-room": "a plan ends only where connections have room for many messages (warning)",
         "runtime-refuses": "a plan is right, and a runtime that it is for refuses it (warning)",
         "redundant-flow": "a chunk is brought to a GPU that has it (warning)",
+        "merged-flow": "a list of flows has once what several paths take (warning)",
+        "rounded-shares": "volumes of flows do not come to whole chunks, by no more than rounding (warning)",
         "pipeline-once": "a plan has pipelines, and they are judged as one iteration (warning)",
         "not-convertible": "a plan of another program is right, and can't be a plan of zenc",
     },

@@ -1,4 +1,4 @@
-"""All-gathers as flows of chunks: TE-CCL's JSON and ForestColl's trees -> plans.
+"""All-gathers as flows of chunks (and all-to-alls by ``shares``): TE-CCL's JSON and ForestColl's trees -> plans.
 
 Such a file has no thread blocks. Each flow is a block that sends and one that receives; it begins when its sender has
 the chunk. A GPU that gets a chunk again keeps the first.
@@ -15,6 +15,7 @@ from zenc.errors import Diagnostic, Source, Span
 from zenc.referee.judge import MOST_FOUND
 from zenc.referee.model import BlockStep, ForeignPlan
 from zenc.referee.reading import MOST_GPUS, MOST_STEPS, PlanBuilder, copies
+from zenc.referee.shares import ShareReader
 from zenc.topology.importers.xml import Element, line_span, parse_xml
 
 _N = r"(\d{1,9})"
@@ -54,21 +55,17 @@ def read_forestcoll(data: bytes, source: Source) -> ForeignPlan:
 class _FlowReader(PlanBuilder):
     def teccl(self, data: dict[str, object]) -> ForeignPlan:
         entries = self.of(data.get("7-Flows", data.get("6-Flows")), list, "'7-Flows'")
-        if "6-Demand_Met" not in data and entries and "with volume" in str(entries[0]):
-            help = "of TE-CCL's files those of all-gathers are judged"
-            self._fail("unsupported-plan", "this is an all-to-all of shares of chunks, which is not judged", None, help)
+        if "6-Demand_Met" not in data:
+            paths = self.of(data.get("8-Chunk paths", data.get("7-chunk paths")), dict, "'8-Chunk paths'")
+            return ShareReader(self.source).plan(entries, paths)
         demand = self._demand(data)
         share = self._share(demand)
         names = sorted(demand)
         at, flows = {name: gpu for gpu, name in enumerate(names)}, list[ChunkFlow]()
         for entry, text in enumerate(entries):
-            place, found = f"7-Flows, entry {entry}", _FLOW.fullmatch(text) if isinstance(text, str) else None
-            if found is None:
-                self._fail(
-                    "malformed-plan",
-                    f"{place} is {str(text)[:60]!r}, and not 'Chunk C from GPU traveled over GPU->GPU in epoch E'",
-                )
-            chunk, root, sender, receiver, epoch = (int(number) for number in found.groups()[:5])
+            place = f"7-Flows, entry {entry}"
+            found = self.match(_FLOW, text, place, "Chunk C from GPU traveled over GPU->GPU in epoch E")
+            chunk, root, sender, receiver, epoch = map(int, found[:5])
             for name in (root, sender, receiver):
                 if name not in at:
                     self._fail("malformed-plan", f"{place} names {name}, which is no gpu of '6-Demand_Met'")
@@ -101,10 +98,7 @@ class _FlowReader(PlanBuilder):
         return len(first)
 
     def _named(self, text: str) -> int:
-        found = _NUMBER.fullmatch(text)
-        if found is None:
-            self._fail("malformed-plan", f"{text[:40]!r} is neither 'GPU N' nor 'Chunk N'")
-        return int(found[1])
+        return int(self.match(_NUMBER, text, "a key of '6-Demand_Met'", "GPU N' or 'Chunk N")[0])
 
     def forestcoll(self, root: Element) -> ForeignPlan:
         share = self.number(root, "nchunkspernode", 1)

@@ -50,7 +50,7 @@ def judge(plan: ForeignPlan, in_place: bool) -> Verdict:
     """Return the mistakes of ``plan``, with the output of each GPU in place of its input or elsewhere."""
     found = [*_out_of_range(plan)]
     if found:
-        return Verdict(tuple(_cut(found)), ())
+        return Verdict(tuple(cut(found)), ())
     order, stuck, left = schedule(plan)
     if stuck:
         return Verdict((_deadlock(plan, stuck, left),), ())
@@ -58,8 +58,8 @@ def judge(plan: ForeignPlan, in_place: bool) -> Verdict:
     player = _Player(plan, in_place)
     for index in order:
         player.play(index)
-    found += [*_cut(player.unmatched), *_cut(player.races), *_cut(player.unwritten)]
-    found += [] if player.races or player.unwritten or player.unmatched else _cut([*_wrong(player)])
+    found += [*cut(player.unmatched), *cut(player.races), *cut(player.unwritten)]
+    found += [] if player.races or player.unwritten or player.unmatched else cut([*_wrong(player)])
     if not found and schedule(plan, SLOTS)[1]:
         found.append(_needs_room(plan))
     return Verdict(tuple(found), tuple(player.transfers))
@@ -274,7 +274,8 @@ class _Player:
         return Diagnostic(id, f"{step.place}: {said}", place_of(self.plan, step))
 
 
-def _cut(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+def cut(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Return the first of ``found``; the last says how many more there are."""
     if len(found) <= MOST_FOUND:
         return list(found)
     last = found[MOST_FOUND - 1]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from zenc.errors import Diagnostic, Source
 
@@ -112,6 +113,31 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareFlow:
+    """A ``volume`` of a chunk that leaves its sender in ``epoch``; its receiver may send it on in epoch ``there``."""
+
+    place: str
+    line: int
+    volume: Fraction
+    sender: int
+    receiver: int
+    epoch: int
+    there: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A chunk that the GPU ``destination`` gets of ``source``, until the end of the epoch ``by``, and its flows."""
+
+    place: str
+    source: int
+    destination: int
+    by: int
+    line: int
+    flows: tuple[ShareFlow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ForeignPlan:
     """A plan as it was read; ``room`` are the chunks that it declares of each buffer of a GPU.
 
@@ -130,6 +156,12 @@ class ForeignPlan:
     names: tuple[str, ...] = ()
     slices: int = 1
     warnings: tuple[Diagnostic, ...] = ()
+    demands: tuple[Demand, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Return how many steps there are, or flows."""
+        return len(self.steps) or sum(len(demand.flows) for demand in self.demands)
 
     def gpu(self, gpu: int) -> str:
         """Return the name of a GPU in the file."""

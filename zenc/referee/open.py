@@ -13,6 +13,7 @@ from zenc.common.wording import count
 from zenc.errors import Diagnostic, PlanError, Source, VerificationError
 from zenc.referee.judge import Transfer, judge
 from zenc.referee.model import ForeignPlan
+from zenc.referee.shares import judge_shares
 
 MOST_BYTES = 1 << 25
 _START = 1 << 12
@@ -108,7 +109,7 @@ class PlanReport:
             "chunks": goal.whole,
             "places": list(self.places),
             "blocks": len(plan.blocks),
-            "steps": len(plan.steps),
+            "steps": plan.length,
             "transfers": len(self.transfers),
             "diagnostics": [warning.to_json() for warning in self.warnings],
         }
@@ -118,6 +119,7 @@ class PlanReport:
         goal, plan = self.plan.goal, self.plan
         of = f"{plan.format}, {goal.collective} of {count(goal.whole, 'chunk')} among {count(goal.size, 'gpu')}"
         sizes = f"{count(len(plan.steps), 'step')} in {count(len(plan.blocks), 'thread block')}"
+        sizes = count(plan.length, "flow") if plan.demands else sizes
         return [f"{file}: {plan.name or 'the plan'} is proved ({of}, {' and '.join(self.places)}; {sizes})"]
 
 
@@ -129,7 +131,7 @@ def check_plan(path: str | os.PathLike[str]) -> PlanReport:
     plan = read_plan(path)
     found, transfers = list(plan.warnings), tuple[Transfer, ...]()
     for mode in plan.in_place:
-        verdict = judge(plan, mode)
+        verdict = judge_shares(plan) if plan.demands else judge(plan, mode)
         said = f" ({'in place' if mode else 'out of place'})" if len(plan.in_place) > 1 else ""
         found += [
             Diagnostic(one.id, one.message + said, one.span, one.notes, one.help, one.severity) for one in verdict.found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -77,6 +78,13 @@ class PlanBuilder:
             found = "missing" if data is None else f"{str(data)[:40]!r}, and not {names[kind]}"
             self._fail("malformed-plan", f"{what} is {found}")
         return data
+
+    def match(self, pattern: re.Pattern[str], text: object, what: str, form: str, line: int | None = None) -> list[str]:
+        """Return the groups of ``pattern`` in the text named ``what``; raises PlanError for another ``form``."""
+        found = pattern.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            self._fail("malformed-plan", f"{what} is {str(text)[:60]!r}, and not '{form}'", line)
+        return list(found.groups(""))
 
     def goal(self, collective: object, size: int, whole: int, line: int | None = None) -> Goal:
         """Return what the plan is to do; raises PlanError (``unsupported-plan``) for another collective."""
