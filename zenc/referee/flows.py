@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zenc.common.untrusted import parse_json
-from zenc.errors import Diagnostic, Source, Span
+from zenc.errors import Diagnostic, Source
 from zenc.referee.judge import MOST_FOUND
 from zenc.referee.model import BlockStep, ForeignPlan
 from zenc.referee.reading import MOST_GPUS, MOST_STEPS, PlanBuilder, copies
@@ -25,12 +24,11 @@ _NUMBER = re.compile(r"(?:GPU|Chunk) (\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class ChunkFlow:
-    """``number`` chunks from ``chunk`` on, of the gpu ``root``, on their way; an ``epoch`` of -1 is unknown."""
+    """The chunks ``keys`` of the whole tensor, of the gpu ``root``, on their way; an ``epoch`` of -1 is unknown."""
 
     place: str
     root: int
-    chunk: int
-    number: int
+    keys: range
     sender: int
     receiver: int
     epoch: int
@@ -40,11 +38,7 @@ class ChunkFlow:
 def read_teccl(data: bytes, source: Source) -> ForeignPlan:
     """Return the all-gather in TE-CCL's JSON; raises PlanError."""
     reader = _FlowReader(source)
-    try:
-        found = parse_json(data)
-    except ValueError as error:
-        reader._fail("malformed-plan", str(error))
-    return reader.teccl(reader.of(found, dict, "the file"))
+    return reader.teccl(reader.json(data))
 
 
 def read_forestcoll(data: bytes, source: Source) -> ForeignPlan:
@@ -68,10 +62,11 @@ class _FlowReader(PlanBuilder):
             chunk, root, sender, receiver, epoch = map(int, found[:5])
             for name in (root, sender, receiver):
                 if name not in at:
-                    self._fail("malformed-plan", f"{place} names {name}, which is no gpu of '6-Demand_Met'")
+                    self._malformed(f"{place} names {name}, which is no gpu of '6-Demand_Met'")
             if chunk >= share:
-                self._fail("malformed-plan", f"{place} is about chunk {chunk}, and gpus have {share}")
-            flows.append(ChunkFlow(place, at[root], chunk, 1, at[sender], at[receiver], epoch))
+                self._malformed(f"{place} is about chunk {chunk}, and gpus have {share}")
+            keys = range(at[root] * share + chunk, at[root] * share + chunk + 1)
+            flows.append(ChunkFlow(place, at[root], keys, at[sender], at[receiver], epoch))
         return self.plan("TE-CCL JSON", share, [f"gpu {name}" for name in names], flows)
 
     def _demand(self, data: dict[str, object]) -> dict[int, dict[int, set[int]]]:
@@ -82,7 +77,7 @@ class _FlowReader(PlanBuilder):
             for root, chunks in self.of(sources, dict, f"what {gpu} demands").items():
                 wanted[self._named(root)] = {self._named(chunk) for chunk in self.of(chunks, dict, f"chunks of {root}")}
         if not 1 <= len(demand) <= MOST_GPUS:
-            self._fail("malformed-plan", f"'6-Demand_Met' has {len(demand)} gpus, and not 1 to {MOST_GPUS:,}")
+            self._malformed(f"'6-Demand_Met' has {len(demand)} gpus, and not 1 to {MOST_GPUS:,}")
         return demand
 
     def _share(self, demand: dict[int, dict[int, set[int]]]) -> int:
@@ -90,11 +85,9 @@ class _FlowReader(PlanBuilder):
         first = next((chunks for wanted in demand.values() for chunks in wanted.values()), {0})
         for gpu, wanted in demand.items():
             if set(wanted) != set(demand) - {gpu} or any(chunks != first for chunks in wanted.values()):
-                self._fail(
-                    "malformed-plan", f"gpu {gpu} does not demand the same chunks of all others: this is no all-gather"
-                )
+                self._malformed(f"gpu {gpu} does not demand the same chunks of all others: this is no all-gather")
         if first != set(range(len(first))):
-            self._fail("malformed-plan", f"chunks are not numbered from 0 to {len(first) - 1}")
+            self._malformed(f"chunks are not numbered from 0 to {len(first) - 1}")
         return len(first)
 
     def _named(self, text: str) -> int:
@@ -109,20 +102,18 @@ class _FlowReader(PlanBuilder):
         ]
         names = sorted(set(seen), key=_natural)
         if not 1 <= len(names) <= MOST_GPUS or "" in names:
-            self._fail(
-                "malformed-plan", f"it has trees among {len(names)} gpus, or a tree or send without a name", root.line
-            )
+            self._malformed(f"it has trees among {len(names)} gpus, or a tree or send without a name", root.line)
         at, taken, flows = {name: gpu for gpu, name in enumerate(names)}, [0] * len(names), list[ChunkFlow]()
         for number, tree in enumerate(trees):
             gpu, chunks = at[tree.attributes["root"]], self.number(tree, "nchunks", 1)
-            place = f"tree {number} of {names[gpu]}"
+            place, first = f"tree {number} of {names[gpu]}", gpu * share + taken[gpu]
             for send in tree.children:
                 sender, receiver = at[send.attributes["src"]], at[send.attributes["dst"]]
                 said = f"{place}, send {names[sender]} to {names[receiver]}"
-                flows.append(ChunkFlow(said, gpu, taken[gpu], chunks, sender, receiver, -1, send.line))
+                flows.append(ChunkFlow(said, gpu, range(first, first + chunks), sender, receiver, -1, send.line))
             taken[gpu] += chunks
             if taken[gpu] > share:
-                self._fail("malformed-plan", f"the trees of {names[gpu]} have more than {share} chunks", tree.line)
+                self._malformed(f"the trees of {names[gpu]} have more than {share} chunks", tree.line)
         return self.plan("ForestColl trees", share, [f"gpu {name}" for name in names], flows)
 
     def plan(self, format: str, share: int, names: Sequence[str], flows: Sequence[ChunkFlow]) -> ForeignPlan:
@@ -131,23 +122,28 @@ class _FlowReader(PlanBuilder):
         order = sorted(range(len(flows)), key=lambda at: flows[at].epoch)
         comes: dict[tuple[int, int], int] = {}
         for at in order:
-            for chunk in _chunks(flows[at], share):
-                comes.setdefault((chunk, flows[at].receiver), at)
+            self.reserve(len(flows[at].keys), flows[at].line)
+            for key in flows[at].keys:
+                comes.setdefault((key, flows[at].receiver), at)
         received = {at: 2 * place + 1 for place, at in enumerate(order)}
         warnings = list[Diagnostic]()
         for at in order:
             flow, channel = flows[at], (flows[at].sender, flows[at].receiver, at)
             if flow.sender == flow.receiver:
-                self._fail("malformed-plan", f"{flow.place} leads from a gpu to itself", flow.line)
-            after = tuple(received[other] for other in self._brought(flow, flows, share, comes, names))
-            first = flow.root * share + flow.chunk
-            self.reserve(flow.number, flow.line)
+                self._malformed(f"{flow.place} leads from a gpu to itself", flow.line)
+            asked = () if flow.sender == flow.root else [(key, flow.sender) for key in flow.keys]
+            brought = sorted({comes[key] for key in asked if key in comes})
+            for other in brought:
+                self._ensure_order(flow, flows[other], names[flow.sender])
+            first, number = flow.keys[0], len(flow.keys)
             new = flow.receiver != flow.root and comes[first, flow.receiver] == at
             if not new:
                 said = f"{flow.place} brings a chunk that {names[flow.receiver]} has before"
-                warnings.append(Diagnostic("redundant-flow", said, self._span(flow), severity="warning"))
-            sent = copies(None, ((flow.sender, "o", first),), flow.number, False)
-            kept = copies((flow.receiver, "o", first) if new else None, (), flow.number, True)
+                span = line_span(self.source, flow.line) if flow.line else None
+                warnings.append(Diagnostic("redundant-flow", said, span, severity="warning"))
+            sent = copies(None, ((flow.sender, "o", first),), number, False)
+            kept = copies((flow.receiver, "o", first) if new else None, (), number, True)
+            after = tuple(received[other] for other in brought)
             send = BlockStep(flow.place, len(self.blocks), sent, after, (), (channel,), line=flow.line)
             self.close(flow.sender, self.add(send))
             receive = BlockStep(flow.place, len(self.blocks), kept, (), (channel,), line=flow.line)
@@ -157,32 +153,12 @@ class _FlowReader(PlanBuilder):
         of = self.source, format, "", goal, (True,), blocks, steps, room, "the way of flow {2}"
         return ForeignPlan(*of, tuple(names), 1, tuple(warnings[:MOST_FOUND]))
 
-    def _span(self, flow: ChunkFlow) -> Span | None:
-        return line_span(self.source, flow.line) if flow.line else None
-
-    def _brought(
-        self,
-        flow: ChunkFlow,
-        flows: Sequence[ChunkFlow],
-        share: int,
-        comes: dict[tuple[int, int], int],
-        names: Sequence[str],
-    ) -> list[int]:
-        """Return the flows that bring the sender what it sends, in epochs before."""
-        if flow.sender == flow.root:
-            return []
-        found = {comes[chunk, flow.sender] for chunk in _chunks(flow, share) if (chunk, flow.sender) in comes}
-        for other in found:
-            if 0 <= flow.epoch <= flows[other].epoch:
-                said = f"{flow.place}: in epoch {flow.epoch} {names[flow.sender]} does not have the chunk, "
-                said += f"which comes by {flows[other].place} in epoch {flows[other].epoch}"
-                self._fail("unwritten-read", said, flow.line)
-        return sorted(found)
-
-
-def _chunks(flow: ChunkFlow, share: int) -> range:
-    first = flow.root * share + flow.chunk
-    return range(first, first + flow.number)
+    def _ensure_order(self, flow: ChunkFlow, other: ChunkFlow, name: str) -> None:
+        """Raise PlanError unless ``other``, which brings what ``flow`` sends, comes in an epoch before it."""
+        if 0 <= flow.epoch <= other.epoch:
+            said = f"{flow.place}: in epoch {flow.epoch} {name} does not have the chunk, "
+            said += f"which comes by {other.place} in epoch {other.epoch}"
+            self._fail("unwritten-read", said, flow.line)
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -22,6 +22,7 @@ MOST_FOUND = 10
 SLOTS = 2
 """Messages that a connection has room for at least: NCCL's simple protocol has two of the greatest length in flight."""
 Wait = tuple[str, object]
+Stuck = dict[int, tuple[int, Wait]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +54,19 @@ def judge(plan: ForeignPlan, in_place: bool) -> Verdict:
         return Verdict(tuple(cut(found)), ())
     order, stuck, left = schedule(plan)
     if stuck:
-        return Verdict((_deadlock(plan, stuck, left),), ())
+        return Verdict((_deadlock(plan, stuck),), ())
     found = [_unreceived(plan, channel, left[channel]) for channel in _owed(plan) if left.get(channel)]
     player = _Player(plan, in_place)
     for index in order:
         player.play(index)
     found += [*cut(player.unmatched), *cut(player.races), *cut(player.unwritten)]
     found += [] if player.races or player.unwritten or player.unmatched else cut([*_wrong(player)])
-    if not found and schedule(plan, SLOTS)[1]:
-        found.append(_needs_room(plan))
+    tight = {} if found else schedule(plan, SLOTS)[1]
+    found += [_needs_room(plan, tight)] if tight else []
     return Verdict(tuple(found), tuple(player.transfers))
 
 
-def schedule(
-    plan: ForeignPlan, slots: int | None = None
-) -> tuple[list[int], dict[int, tuple[int, Wait]], dict[Channel, int]]:
+def schedule(plan: ForeignPlan, slots: int | None = None) -> tuple[list[int], Stuck, dict[Channel, int]]:
     """Return the steps in an order in which they can run, what stops blocks that never end, and messages left over.
 
     A block that is stopped is told by the step and what it waits for: a step, a channel, a cell, or room in a channel,
@@ -89,7 +88,7 @@ class _Clock:
         self.there: dict[Channel, int] = defaultdict(int)
         self.packets, self.written = {cell for step in plan.steps for cell in step.until}, set[Cell]()
         self.at = [block.first for block in plan.blocks]
-        self.stuck: dict[int, tuple[int, Wait]] = {}
+        self.stuck: Stuck = {}
         self.ready = deque(range(len(plan.blocks)))
 
     def advance(self, block: int) -> None:
@@ -341,22 +340,21 @@ def _unreceived(plan: ForeignPlan, channel: Channel, number: int) -> Diagnostic:
     return Diagnostic("unmatched-message", f"{giver.place}: {said}", place_of(plan, giver))
 
 
-def _needs_room(plan: ForeignPlan) -> Diagnostic:
-    _, stuck, left = schedule(plan, SLOTS)
-    found = _deadlock(plan, stuck, left)
+def _needs_room(plan: ForeignPlan, stuck: Stuck) -> Diagnostic:
+    found = _deadlock(plan, stuck)
     message = f"it ends only where connections have room for more than {SLOTS} messages: {found.message}"
     help = f"LL has room for 8, and the simple protocol for {SLOTS} where chunks are great"
     return Diagnostic("needs-room", message, found.span, found.notes, help, "warning")
 
 
-def _deadlock(plan: ForeignPlan, stuck: dict[int, tuple[int, Wait]], left: dict[Channel, int]) -> Diagnostic:
+def _deadlock(plan: ForeignPlan, stuck: Stuck) -> Diagnostic:
     """Return the error of blocks that wait for ever: the chain of waits from the first, until it ends or closes."""
     chain, block = list[int](), next(iter(sorted(stuck)))
     while block >= 0 and block not in chain:
         chain.append(block)
-        block = _waited_for(plan, stuck, *stuck[block])
+        block = _waited_for(plan, stuck, stuck[block][1])
     cycle = chain[chain.index(block) :] if block >= 0 else chain[-1:]
-    said = [f"{plan.steps[stuck[one][0]].place} {_wait_text(plan, stuck, *stuck[one])}" for one in cycle]
+    said = [f"{plan.steps[stuck[one][0]].place} {_wait_text(plan, stuck, stuck[one][1])}" for one in cycle]
     closed = "they wait for each other" if len(cycle) > 1 else ""
     first = plan.steps[stuck[cycle[0]][0]]
     rest = len(stuck) - len(cycle)
@@ -365,10 +363,9 @@ def _deadlock(plan: ForeignPlan, stuck: dict[int, tuple[int, Wait]], left: dict[
     return Diagnostic("deadlock", f"{said[0]}, for ever", place_of(plan, first), notes)
 
 
-def _waited_for(plan: ForeignPlan, stuck: dict[int, tuple[int, Wait]], index: int, wait: Wait) -> int:
+def _waited_for(plan: ForeignPlan, stuck: Stuck, wait: Wait) -> int:
     kind, of = wait
-    if kind == "step":
-        assert isinstance(of, int)
+    if isinstance(of, int):
         return plan.steps[of].block
     for block, (at, _) in stuck.items():
         for step in plan.steps[at : plan.blocks[block].last]:
@@ -377,14 +374,12 @@ def _waited_for(plan: ForeignPlan, stuck: dict[int, tuple[int, Wait]], index: in
     return -1
 
 
-def _wait_text(plan: ForeignPlan, stuck: dict[int, tuple[int, Wait]], index: int, wait: Wait) -> str:
+def _wait_text(plan: ForeignPlan, stuck: Stuck, wait: Wait) -> str:
     kind, of = wait
-    if kind == "step":
-        assert isinstance(of, int)
+    if isinstance(of, int):
         return f"waits for {plan.steps[of].place}"
-    if kind == "cell":
-        assert isinstance(of, tuple)
-        return f"waits for a packet in {plan.cell(of)}, which nothing writes before"
     assert isinstance(of, tuple)
-    nobody = "" if _waited_for(plan, stuck, index, wait) >= 0 else ", to which nothing more is sent"
+    if kind == "cell":
+        return f"waits for a packet in {plan.cell(of)}, which nothing writes before"
+    nobody = "" if _waited_for(plan, stuck, wait) >= 0 else ", to which nothing more is sent"
     return f"waits for {'room' if kind == 'room' else 'a message'} on {plan.channel(of)}{nobody}"

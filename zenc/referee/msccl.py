@@ -7,6 +7,8 @@ a later one that signals (``hasdep``); a ``nop`` is no step of its own, and hand
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zenc.errors import Diagnostic, Source
 from zenc.referee.model import BlockStep, Cell, ForeignPlan
 from zenc.referee.reading import MOST_GPUS, MOST_STEPS, PlanBuilder, copies
@@ -43,7 +45,7 @@ class _XmlReader(PlanBuilder):
         outside = self.number(root, "outofplace", 0, 1, 1 - inside)
         modes = tuple(mode for mode, given in ((True, inside), (False, outside)) if given)
         if not modes:
-            self._fail("malformed-plan", "it is for calls neither in place nor out of place", root.line)
+            self._malformed("it is for calls neither in place nor out of place", root.line)
         gpus = [element for element in root.children if element.tag == "gpu"]
         self.ensure_gpus((self.number(gpu, "id", 0, size - 1) for gpu in gpus), size)
         self.room: dict[tuple[int, str], int] = {}
@@ -54,10 +56,8 @@ class _XmlReader(PlanBuilder):
         for gpu in gpus:
             self._gpu(gpu, self.number(gpu, "id"), size)
         steps = tuple(self._waiting(index, step) for index, step in enumerate(self.steps))
-        name, warnings = root.attributes.get("name", "")[:80], tuple(self.warnings)
-        return ForeignPlan(
-            self.source, "MSCCL XML", name, goal, modes, tuple(self.blocks), steps, self.room, warnings=warnings
-        )
+        of = self.source, "MSCCL XML", root.attributes.get("name", "")[:80], goal, modes, tuple(self.blocks), steps
+        return ForeignPlan(*of, self.room, warnings=tuple(self.warnings))
 
     def _gpu(self, element: Element, gpu: int, size: int) -> None:
         for buffer in "ios":
@@ -67,7 +67,7 @@ class _XmlReader(PlanBuilder):
                 continue
             id = self.number(block, "id", 0, MOST_BLOCKS)
             if (gpu, id) in self.numbers:
-                self._fail("malformed-plan", f"gpu {gpu} has threadblock {id} twice", block.line)
+                self._malformed(f"gpu {gpu} has threadblock {id} twice", block.line)
             self._block(block, gpu, id, size)
 
     def _block(self, element: Element, gpu: int, id: int, size: int) -> None:
@@ -76,17 +76,16 @@ class _XmlReader(PlanBuilder):
         channel, waits = self.number(element, "chan", -1, MOST_BLOCKS), list[tuple[int, int, Element]]()
         for child in element.children:
             if child.tag != "step":
-                self._fail("malformed-plan", f"<{child.tag[:40]}> stands where a step should", child.line)
+                self._malformed(f"<{child.tag[:40]}> stands where a step should", child.line)
             at, place = len(numbers), f"gpu {gpu}, threadblock {id}, step {len(numbers)}"
             if self.number(child, "s") != at:
-                self._fail(
-                    "malformed-plan",
+                self._malformed(
                     f"step {child.attributes['s']} of threadblock {id} of gpu {gpu} stands where step {at} should",
                     child.line,
                 )
             type = child.attributes.get("type", "")
             if type not in STEPS:
-                self._fail("malformed-plan", f"{place} is of type '{type[:40]}'; one of {', '.join(STEPS)}", child.line)
+                self._malformed(f"{place} is of type '{type[:40]}'; one of {', '.join(STEPS)}", child.line)
             block, step = self.number(child, "depid", -1, MOST_BLOCKS), self.number(child, "deps", -1)
             if block >= 0:
                 waits.append((block, step, child))
@@ -95,9 +94,8 @@ class _XmlReader(PlanBuilder):
                 continue
             if waits and block < 0:
                 said = f"{place} waits by nops before it only, and RCCL takes these before steps that wait themselves"
-                self.warnings.append(
-                    Diagnostic("runtime-refuses", said, line_span(self.source, child.line), severity="warning")
-                )
+                span = line_span(self.source, child.line)
+                self.warnings.append(Diagnostic("runtime-refuses", said, span, severity="warning"))
             index = self.add(self._step(child, STEPS[type], place, (gpu, id), (peers["send"], peers["recv"], channel)))
             self.waits[index], waits = waits, []
         self.close(gpu, first)
@@ -119,7 +117,7 @@ class _XmlReader(PlanBuilder):
     def _cell(self, element: Element, gpu: int, way: str) -> Cell:
         buffer = element.attributes.get(f"{way}buf", "")
         if buffer not in ("i", "o", "s"):
-            self._fail("malformed-plan", f"'{way}buf' is '{buffer[:40]}'; one of i, o, s", element.line)
+            self._malformed(f"'{way}buf' is '{buffer[:40]}'; one of i, o, s", element.line)
         return gpu, buffer, self.number(element, f"{way}off", -1)
 
     def _channel(
@@ -127,35 +125,25 @@ class _XmlReader(PlanBuilder):
     ) -> tuple[int, int, int]:
         """Return the connection of a step, which belongs to one block at each end."""
         if -1 in channel[:2]:
-            self._fail("malformed-plan", f"{place} has no peer: '{way}' of its threadblock is -1", element.line)
+            self._malformed(f"{place} has no peer: '{way}' of its threadblock is -1", element.line)
         if channel[0] == channel[1]:
-            self._fail("malformed-plan", f"{place} has its own gpu as its peer", element.line)
+            self._malformed(f"{place} has its own gpu as its peer", element.line)
         other = self.senders.setdefault((way == "send", *channel), of[1])
         if other != of[1]:
             said = f"threadblocks {other} and {of[1]} of gpu {of[0]} both {'send' if way == 'send' else 'receive'}"
-            self._fail(
-                "shared-channel",
-                f"{said} on channel {channel[2]} from gpu {channel[0]} to gpu {channel[1]}",
-                element.line,
-            )
+            said += f" on channel {channel[2]} from gpu {channel[0]} to gpu {channel[1]}"
+            self._fail("shared-channel", said, element.line)
         return channel
 
     def _waiting(self, index: int, step: BlockStep) -> BlockStep:
         gpu = self.blocks[step.block].gpu
-        after = tuple(self._signal(step, gpu, *wait) for wait in self.waits.pop(index))
-        return (
-            BlockStep(step.place, step.block, step.moves, after, step.takes, step.gives, line=step.line)
-            if after
-            else step
-        )
+        return replace(step, after=tuple(self._signal(step, gpu, *wait) for wait in self.waits.pop(index)))
 
     def _signal(self, step: BlockStep, gpu: int, block: int, at: int, element: Element) -> int:
         numbers = self.numbers.get((gpu, block), [])
         if not 0 <= at < len(numbers):
-            self._fail(
-                "malformed-plan",
-                f"{step.place} waits for step {at} of threadblock {block}, which gpu {gpu} does not have",
-                element.line,
+            self._malformed(
+                f"{step.place} waits for step {at} of threadblock {block}, which gpu {gpu} does not have", element.line
             )
         found = next((index for index, signals in numbers[at:] if signals), None)
         if found is None:

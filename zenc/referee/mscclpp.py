@@ -14,7 +14,6 @@ from dataclasses import replace
 from math import lcm
 from typing import Any
 
-from zenc.common.untrusted import parse_json
 from zenc.errors import Diagnostic, Source
 from zenc.referee.model import BlockStep, Cell, Channel, ChunkMove, ForeignPlan
 from zenc.referee.reading import MOST_GPUS, PlanBuilder
@@ -25,28 +24,14 @@ PAIRS = {"copy", "put", "pws", "pwsf", "get", "ppkt", "cpkt", "upkt"}
 SUMS = {"re", "res", "rre", "rres", "rppkt", "repkt", "respkt", "recpkt", "recspkt", "glres", "gstore", "gstorepkt"}
 PACKETS = {"upkt": 0, "rppkt": 0, "gstorepkt": 0, "repkt": 1, "respkt": 1, "recpkt": 1, "recspkt": 1}
 """Operations that read packets, and the first of their sources that are some."""
-CONTROL = {
-    "nop",
-    "flush",
-    "barrier",
-    "signal",
-    "wait",
-    "rlxsignal",
-    "rlxwait",
-    "sem_acquire",
-    "sem_release",
-    "pipeline",
-}
+TOKENS = {"signal", "wait", "rlxsignal", "rlxwait"}
+CONTROL = {*TOKENS, "nop", "flush", "barrier", "sem_acquire", "sem_release", "pipeline"}
 
 
 def read(data: bytes, source: Source) -> ForeignPlan:
     """Return the plan in ``data``; raises PlanError."""
     reader = _ExecutionReader(source)
-    try:
-        found = parse_json(data)
-    except ValueError as error:
-        reader._fail("malformed-plan", str(error))
-    return reader.plan(reader.of(found, dict, "the file"))
+    return reader.plan(reader.json(data))
 
 
 class _ExecutionReader(PlanBuilder):
@@ -73,15 +58,11 @@ class _ExecutionReader(PlanBuilder):
         steps = list(self.steps)
         for index, key in self.leaving.items():
             steps[index] = replace(steps[index], after=tuple(self.arrived[key]))
-        warnings = (
-            [Diagnostic("pipeline-once", "pipelines are judged as one iteration", severity="warning")]
-            if self.piped
-            else []
-        )
+        piped = Diagnostic("pipeline-once", "pipelines are judged as one iteration", severity="warning")
         name, in_place = str(data.get("name", ""))[:80], data.get("inplace") is True
         return ForeignPlan(
             self.source, "MSCCL++ JSON", name, goal, (in_place,), tuple(self.blocks), tuple(steps), self.room,
-            "{2} channel {3} from {0} to {1}", (), self.slices, tuple(warnings),
+            "{2} channel {3} from {0} to {1}", (), self.slices, (piped,) * self.piped,
         )  # fmt: skip
 
     def _list(self, data: Json, name: str) -> list[Any]:
@@ -121,9 +102,7 @@ class _ExecutionReader(PlanBuilder):
             first = len(self.steps)
             tokens = self.whole(self.of(semaphore, dict, "a semaphore").get("init_value", 0), "'init_value'", 0, 64)
             for _ in range(tokens):
-                self.add(
-                    BlockStep(f"gpu {gpu}, semaphore {id}", len(self.blocks), gives=((gpu, gpu, "semaphore", id),))
-                )
+                self._token(f"gpu {gpu}, semaphore {id}", ((gpu, gpu, "semaphore", id),), True)
             self.close(gpu, first)
 
     def _block(self, gpu: int, data: Json) -> None:
@@ -149,15 +128,14 @@ class _ExecutionReader(PlanBuilder):
         elif name == "barrier":
             self._barrier(gpu, place, op)
         elif name.startswith("sem_"):
-            ends = tuple(
-                (gpu, gpu, "semaphore", self.whole(id, "a semaphore")) for id in self._list(op, "semaphore_ids")
-            )
+            ids = [self.whole(id, "a semaphore") for id in self._list(op, "semaphore_ids")]
+            ends = tuple((gpu, gpu, "semaphore", id) for id in ids)
             self._token(place, ends, name == "sem_release")
             for end in ends if name == "sem_release" else ():
                 self.releasers[end].add(len(self.blocks))
                 if len(self.releasers[end]) > 1:
                     self._fail("unsupported-plan", f"{place}: several threadblocks release semaphore {end[3]}")
-        elif name not in ("nop", "flush"):
+        elif name in TOKENS:
             self._token(place, self._ends(op, name.endswith("wait")), name.endswith("signal"))
 
     def _token(self, place: str, ends: tuple[Channel, ...], gives: bool) -> None:
@@ -179,23 +157,23 @@ class _ExecutionReader(PlanBuilder):
         return tuple(ends)
 
     def _linked(self, kind: str, id: object) -> Channel:
-        ids = [
-            one
-            for channel in self._list(self.block, "channels")
-            if self.of(channel, dict, "a channel").get("channel_type") == kind
-            for one in self._list(channel, "channel_ids")
-        ]
         links = self.links[self.gpu][kind]
-        within = self.whole(ids[self.whole(id, "a channel id", 0, len(ids) - 1)], "a channel id", 0, len(links) - 1)
-        return links[within]
+        return links[self._within(("channels", "channel_type", "channel_ids"), kind, id, "a channel id", len(links))]
+
+    def _within(self, keys: tuple[str, str, str], kind: str, id: object, what: str, number: int) -> int:
+        """Return which of ``number`` things of its GPU the block calls ``id`` among those of a ``kind``."""
+        each, type, name = keys
+        refs = [self.of(ref, dict, what) for ref in self._list(self.block, each)]
+        ids = [one for ref in refs if ref.get(type) == kind for one in self._list(ref, name)]
+        return self.whole(ids[self.whole(id, what, 0, len(ids) - 1)], what, 0, number - 1)
 
     def _data(self, gpu: int, place: str, name: str, op: Json) -> None:
         sources = [self._cells(gpu, place, op, buffer) for buffer in self._list(op, "src_buff")]
         targets = [self._cells(gpu, place, op, buffer) for buffer in self._list(op, "dst_buff")]
         if not sources or not targets:
-            self._fail("malformed-plan", f"{place} has no source, or no destination")
+            self._malformed(f"{place} has no source, or no destination")
         if len({len(cells) for cells in (*sources, *targets)}) > 1:
-            self._fail("malformed-plan", f"{place} has sources and destinations of different sizes")
+            self._malformed(f"{place} has sources and destinations of different sizes")
         if name in PAIRS:
             sources = sources if len(sources) == len(targets) else [sources[0]] * len(targets)
             pairs = [([to], [of]) for to, of in zip(targets, sources, strict=True)]
@@ -230,17 +208,11 @@ class _ExecutionReader(PlanBuilder):
             link = self._linked("switch", buffer["switch_channel_id"])
             kind, gpus = str(link[0]), [int(rank) for rank in link[1:]]
         if kind not in ("i", "o", "s"):
-            self._fail("malformed-plan", f"a buffer of {place} is '{kind[:40]}'; one of i, o, s")
+            self._malformed(f"a buffer of {place} is '{kind[:40]}'; one of i, o, s")
         return [tuple((one, kind, at) for one in gpus) for at in range(first, last)]
 
     def _remote(self, gpu: int, kind: str, id: object) -> tuple[str, list[int]]:
-        ids = [
-            one
-            for refs in self._list(self.block, "remote_buffer_refs")
-            if self.of(refs, dict, "a reference").get("access_channel_type") == kind
-            for one in self._list(refs, "remote_buffer_ids")
-        ]
         buffers = self._list(self.gpus[gpu], "remote_buffers")
-        within = self.whole(ids[self.whole(id, "a buffer id", 0, len(ids) - 1)], "a buffer id", 0, len(buffers) - 1)
-        buffer = self.of(buffers[within], dict, "a remote buffer")
+        keys = "remote_buffer_refs", "access_channel_type", "remote_buffer_ids"
+        buffer = self.of(buffers[self._within(keys, kind, id, "a buffer id", len(buffers))], dict, "a remote buffer")
         return str(buffer.get("type")), [self._rank(buffer.get("rank"))]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
+from zenc.common.untrusted import parse_json
 from zenc.errors import Diagnostic, PlanError, Source
 from zenc.referee.model import COLLECTIVES, Block, BlockStep, ChunkMove, Goal
 from zenc.topology.importers.xml import Element, line_span
@@ -29,6 +30,17 @@ class PlanBuilder:
         """Raise PlanError about the file, at ``line`` where that is known."""
         span = line_span(self.source, line or 1)
         raise PlanError(Diagnostic(id, message, span, help=help))
+
+    def _malformed(self, message: str, line: int | None = None) -> NoReturn:
+        self._fail("malformed-plan", message, line)
+
+    def json(self, data: bytes) -> dict[str, Any]:
+        """Return the object in a JSON file."""
+        try:
+            found = parse_json(data)
+        except ValueError as error:
+            self._malformed(str(error))
+        return dict(self.of(found, dict, "the file"))
 
     def reserve(self, chunks: int, line: int | None = None) -> int:
         """Return ``chunks``, which a step is about to touch; raises PlanError where all touch too many."""
@@ -54,13 +66,10 @@ class PlanBuilder:
         if isinstance(text, str) and text.lstrip("-").isdecimal() and len(text) < 16:
             text = int(text)
         if isinstance(text, bool) or not isinstance(text, int):
-            self._fail(
-                "malformed-plan",
-                f"{what} is {str(value)[:40]!r}, and no whole number" if value is not None else f"{what} is missing",
-                line,
-            )
+            said = "missing" if value is None else f"{str(value)[:40]!r}, and no whole number"
+            self._malformed(f"{what} is {said}", line)
         if not least <= text <= most:
-            self._fail("malformed-plan", f"{what} is {text}, which is not {least:,} to {most:,}", line)
+            self._malformed(f"{what} is {text}, which is not {least:,} to {most:,}", line)
         return text
 
     def number(
@@ -76,14 +85,14 @@ class PlanBuilder:
         if not isinstance(data, kind):
             names: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
             found = "missing" if data is None else f"{str(data)[:40]!r}, and not {names[kind]}"
-            self._fail("malformed-plan", f"{what} is {found}")
+            self._malformed(f"{what} is {found}")
         return data
 
     def match(self, pattern: re.Pattern[str], text: object, what: str, form: str, line: int | None = None) -> list[str]:
         """Return the groups of ``pattern`` in the text named ``what``; raises PlanError for another ``form``."""
         found = pattern.fullmatch(text) if isinstance(text, str) else None
         if found is None:
-            self._fail("malformed-plan", f"{what} is {str(text)[:60]!r}, and not '{form}'", line)
+            self._malformed(f"{what} is {str(text)[:60]!r}, and not '{form}'", line)
         return list(found.groups(""))
 
     def goal(self, collective: object, size: int, whole: int, line: int | None = None) -> Goal:
@@ -91,13 +100,12 @@ class PlanBuilder:
         name = str(collective).lower().replace("_", "").replace("-", "")
         if name not in COLLECTIVES:
             known = ", ".join(COLLECTIVES)
-            self._fail(
-                "unsupported-plan", f"the collective '{str(collective)[:40]}' is not judged; one of {known}", line
-            )
+            said = f"the collective '{str(collective)[:40]}' is not judged; one of {known}"
+            self._fail("unsupported-plan", said, line)
         if whole * size > MOST_MOVES:
             self._fail("plan-too-large", f"its buffers have {whole * size:,} chunks, more than {MOST_MOVES:,}", line)
         if name not in ("allreduce", "broadcast") and whole % size:
-            self._fail("malformed-plan", f"{whole} chunks can't be shared among {size} gpus", line)
+            self._malformed(f"{whole} chunks can't be shared among {size} gpus", line)
         return Goal(name, size, whole)
 
     def ensure_gpus(self, found: Iterable[int], size: int) -> None:
@@ -106,7 +114,7 @@ class PlanBuilder:
         missing = sorted(set(range(size)) - set(ids))
         twice = sorted(gpu for gpu in set(ids) if ids.count(gpu) > 1)
         if missing or twice:
-            self._fail("malformed-plan", f"gpu {(missing or twice)[0]} is {'missing' if missing else 'there twice'}")
+            self._malformed(f"gpu {(missing or twice)[0]} is {'missing' if missing else 'there twice'}")
 
 
 def copies(

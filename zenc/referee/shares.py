@@ -59,7 +59,7 @@ class ShareReader(PlanBuilder):
         whole = len(asked) == len(pairs) == len(to) * (size - 1) and len(each) == size and len(set(each.values())) == 1
         if not whole or any(source == at or to[chunk] != at for at, chunk, source, _ in asked):
             said = "the demands are no all-to-all: each gpu gets as many chunks of each other, of the same numbers"
-            self._fail("malformed-plan", said)
+            self._malformed(said)
         return len(to)
 
     def _flow(self, place: str, begins: object, text: str, gpus: Mapping[int, int]) -> ShareFlow:
@@ -68,7 +68,7 @@ class ShareReader(PlanBuilder):
         sender, receiver, epoch = (int(found[at]) for at in (0, 1, 3))
         if sender not in gpus or receiver not in gpus or sender == receiver or begins != epoch:
             said = f"{place} does not lead from one gpu of a demand to another, or does not begin with its epoch"
-            self._fail("malformed-plan", said, line)
+            self._malformed(said, line)
         self.reserve(1, line)
         there = epoch + 1 + len(found[4].split("->")) if found[4] else epoch + 1
         return ShareFlow(place, line, Fraction(found[2]), gpus[sender], gpus[receiver], epoch, there)
@@ -85,7 +85,7 @@ class ShareReader(PlanBuilder):
         for text in {**listed, **self.taken}:
             if not 0 < listed.get(text, 0) <= len(self.taken.get(text, ())):
                 said = "more often than paths take it" if text in listed else "not, and a path takes it"
-                self._fail("malformed-plan", f"'7-Flows' has {text[:100]!r} {said}")
+                self._malformed(f"'7-Flows' has {text[:100]!r} {said}")
         twice = {text: volumes for text, volumes in self.taken.items() if len(volumes) > listed[text]}
         if not twice:
             return ()
