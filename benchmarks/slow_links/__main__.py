@@ -4,15 +4,20 @@
     python -m benchmarks.slow_links race --seeds 1 2 3 --write        # seconds and bytes to an equal loss
     python -m benchmarks.slow_links equal --only ddp sparse_loco      # losses after equal steps, on links that are fast
     python -m benchmarks.slow_links words --only ddp power_sgd        # the same with words, 2,048 of them
+    python -m benchmarks.slow_links shared --only ddp diloco          # a race on the clock of the machine
 
-Each way trains the character model of the convergence page, one after the other, from equal weights and on equal
-batches. A run takes the place of an earlier one with the same hosts and seed. It takes root, and an idle machine.
+In a race time is dilated (Gupta et al., NSDI 2006): where a core plays two hosts, links have half of their rate and a
+second counts as half of one, so each host has a core of its own. Each way trains the character model of the convergence
+page, one after the other, from equal weights and on equal batches. A run takes the place of an earlier one with
+the same hosts and seed. It takes root, and an idle machine.
 
     Found = Run*
-    Run   = kind  way  hosts  seed  others  points  processor         # others: their share of the cores; null: unknown
+    Run   = kind  way  hosts  seed  others  dilation  points  processor
+    # others: their share of the cores; null: unknown. dilation: seconds of the machine in one of the points
 """
 
 import json
+import os
 import sys
 from argparse import ArgumentParser
 from itertools import product
@@ -29,27 +34,31 @@ from benchmarks.slow_links.ways import BY_NAME, GOAL
 from zenc.lab.cluster import EmulatedCluster
 from zenc.lab.ranks import run_ranks
 
-FAST = ("10gbit", 0, 10**9)
-KINDS = {"race": ("100mbit", GOAL, 300, 10**9), "equal": (*FAST, 2100), "words": (*FAST, 2100)}
-"""Rate of links, and the bits, the seconds and the steps that end a run: whole rounds of all averagings."""
+SLOW, FAST = (100, GOAL, 300, 10**9), (10_000, 0, 10**9, 2100)
+KINDS = {"race": SLOW, "shared": SLOW, "equal": FAST, "words": FAST}
+"""Mbit/s of links, and the bits, the seconds and the steps that end a run: whole rounds of all averagings."""
 
 
 def measured(kind: str, way: str, hosts: int, seed: int) -> Run:
     """Return a run of ``way``; exits if a rank fails."""
     said: list[str] = []
-    rate, *limits = KINDS[kind]
-    others = Others()
+    (rate, goal, seconds, steps), others = KINDS[kind], Others()
+    dilation = max(1.0, hosts / len(os.sched_getaffinity(0))) if kind == "race" else 1.0
     with NamedTemporaryFile() as file:
         of = text(words=kind == "words")
         torch.save((of.train, of.held_out, of.symbols), file.name)
-        script = ["-m", "benchmarks.slow_links.worker", way, file.name, str(seed), *map(str, limits)]
-        found = run_ranks(EmulatedCluster(hosts, str(rate)), script, 1, lambda rank, line: said.append(line))
+        limits = map(str, (goal, seconds * dilation, steps))
+        script = ["-m", "benchmarks.slow_links.worker", way, file.name, str(seed), *limits]
+        cluster = EmulatedCluster(hosts, f"{rate / dilation:g}mbit")
+        found = run_ranks(cluster, script, 1, lambda rank, line: said.append(line))
     if found.status:
         sys.exit("\n".join(said))
     run = next(json.loads(line) for line in said if line.startswith('{"points"'))
-    print(f"{way}, {hosts} hosts, seed {seed}: {run['points'][-1]}", file=sys.stderr)
-    run["points"] = run["points"] if kind == "race" else run["points"][-1:]
-    return {"kind": kind, "way": way, "hosts": hosts, "seed": seed, "others": others.share(), **run}
+    points = [(took / dilation, *rest) for took, *rest in run["points"]]
+    print(f"{way}, {hosts} hosts, seed {seed}: {points[-1]}", file=sys.stderr)
+    run["points"] = points if kind == "race" else points[-1:]
+    told = {"others": others.share(), "dilation": dilation}
+    return {"kind": kind, "way": way, "hosts": hosts, "seed": seed, **told, **run}
 
 
 def save(file: Path, found: Found) -> None:
@@ -73,7 +82,7 @@ def main() -> None:
     options = parser().parse_args()
     found = json_of(options.json) if options.json.exists() else {}
     for seed, name in product(options.seeds, options.only if options.kind else ()):
-        if options.kind != "race" or BY_NAME[name].raced:
+        if KINDS[options.kind] is not SLOW or BY_NAME[name].raced:
             key = f"{options.kind} {options.hosts} {name} {seed}"
             found[key] = measured(options.kind, name, options.hosts, seed)
             save(options.json, found)

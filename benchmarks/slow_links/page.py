@@ -63,20 +63,16 @@ def runs_of(found: Found, kind: str, hosts: int) -> dict[Way, list[Run]]:
     return {way: of for way, of in by.items() if of}
 
 
-def race_rows(found: Found, hosts: int) -> Rows:
+def race_rows(found: Found, hosts: int, kind: str = "race") -> Rows:
     """Return rows of races; ``sooner`` and ``fewer`` have text where a way came to the goal each time."""
     rows: Rows = {}
-    for way, runs in runs_of(found, "race", hosts).items():
+    for way, runs in runs_of(found, kind, hosts).items():
         ends = [run["points"][-1] for run in runs]
         took, steps, sent = (spread([end[at] for end in ends]) for at in range(3))
         row: dict[str, Any] = {"label": way.label, "took": took.median, "sent": sent.median, "sooner": "", "fewer": ""}
-        row |= {
-            "runs": len(runs),
-            "steps": steps.median,
-            "ms": 1e3 * took.median / steps.median,
-            "MB": sent.median / 1e6,
-        }
-        row |= {"kB": sent.median / steps.median / 1e3, "processor": 1e3 * median(run["processor"] for run in runs)}
+        row |= {"runs": len(runs), "steps": steps.median, "ms": 1e3 * took.median / steps.median}
+        row |= {"MB": sent.median / 1e6, "kB": sent.median / steps.median / 1e3}
+        row["processor"] = 1e3 * median(run["processor"] for run in runs)
         row["seconds"] = f"{took.median:.1f}" + (f" ({took.low:.1f} to {took.high:.1f})" if len(runs) > 1 else "")
         if any(end[3] > GOAL for end in ends):
             row["seconds"] = f"{median(end[3] for end in ends):.2f} bits after {took.median:.0f}"
@@ -142,9 +138,17 @@ def verdicts(found: Found, hosts: int = HOSTS[0]) -> str:
     return "\n".join(lines)
 
 
+def shared(found: Found, hosts: int) -> str:
+    """Return what a race shows where hosts share the cores of the machine, on its own clock."""
+    rows = race_rows(found, hosts, "shared")
+    best, other = (rows[BY_NAME[name]] for name in ("diloco-2-bits-40", POWER))
+    took = f"{best['label']} {best['took']:.1f} seconds and {other['label']} {other['took']:.1f}"
+    return f"Undilated, where hosts share two cores: {took}, {other['took'] / best['took']:.2f} times as many."
+
+
 def page_of(found: Found) -> str:
     """Return the tables of all ``found``, with what was reached."""
-    steps = max(run["points"][-1][1] for run in found.values() if run["kind"] != "race")
+    steps = max(run["points"][-1][1] for run in found.values() if run["kind"] in TEXTS)
     advice = [(head.format(steps=steps), cell) for head, cell in ADVICE]
     parts = ["## What to take", table_of(advice_rows(found), advice, 2)]
     parts += ["## Losses beside what authors describe", table_of(authors_rows(found), AUTHORS, 2)]
@@ -154,7 +158,8 @@ def page_of(found: Found) -> str:
         busy = max(run["others"] for run in runs)
         said = f"Medians and quartiles; other programs had up to {busy:.0%} of the cores."
         table = table_of(race_rows(found, hosts).values(), RACE, 1)
-        parts += [f"## {hosts} hosts", drawn, table, said, verdicts(found, hosts)]
+        said += f" Time was dilated {max(run['dilation'] for run in runs):g} times."
+        parts += [f"## {hosts} hosts", drawn, table, said, verdicts(found, hosts), shared(found, hosts)]
     return "\n\n".join(parts)
 
 

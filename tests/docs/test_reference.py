@@ -67,7 +67,7 @@ def slow() -> str:
     """Return the part about the way that takes least on slow links."""
     told = slow_links.verdicts(slow_links.PART.kept())
     made = "[the races](slow_links.md) of a small model, made by `python -m benchmarks.slow_links`"
-    return f"## Slow links\n\nTo an equal loss on 4 hosts, in one to five runs: {made}:\n\n{told}"
+    return f"## Slow links\n\nTo an equal loss on 4 hosts, in dilated time: {made}:\n\n{told}"
 
 
 def reproduced() -> str:
