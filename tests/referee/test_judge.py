@@ -1,8 +1,10 @@
 """Verdicts on plans of other synthesizers: right ones, each kind of mistake in the terms of the file, damaged ones."""
 
+import itertools
 import random
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -147,6 +149,13 @@ def test_a_tree_that_misses_a_gpu_is_named(found: Found) -> None:
     last = max(at for at, line in enumerate(lines) if "<send" in line)
     message = "chunk 2 of the output of gpu (0, 'GPU', 1) ends without anything written in it"
     assert first(found("\n".join(lines[:last] + lines[last + 1 :]))) == ("wrong-result", message)
+
+
+def test_lines_are_counted_once_however_much_is_wrong(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = re.sub(r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"', foreign.allpairs_allreduce(8))
+    with patch("zenc.topology.importers.xml.accumulate", wraps=itertools.accumulate) as counted:
+        assert found(text)[-1].notes == ("and 46 more like this",)
+    assert counted.call_count == 1
 
 
 def test_a_ring_of_32_ranks_is_proved(found: Found) -> None:

@@ -15,7 +15,7 @@ from zenc.referee.judge import MOST_FOUND
 from zenc.referee.model import BlockStep, ForeignPlan
 from zenc.referee.reading import MOST_GPUS, MOST_STEPS, PlanBuilder, copies
 from zenc.referee.shares import ShareReader
-from zenc.topology.importers.xml import Element, line_span, parse_xml
+from zenc.topology.importers.xml import Element, parse_xml
 
 _N = r"(\d{1,9})"
 _FLOW = re.compile(rf"Chunk {_N} from {_N} traveled over {_N}->{_N} in epoch {_N}( via switches [\d, ]+)?")
@@ -139,8 +139,7 @@ class _FlowReader(PlanBuilder):
             new = flow.receiver != flow.root and comes[first, flow.receiver] == at
             if not new:
                 said = f"{flow.place} brings a chunk that {names[flow.receiver]} has before"
-                span = line_span(self.source, flow.line) if flow.line else None
-                warnings.append(Diagnostic("redundant-flow", said, span, severity="warning"))
+                warnings.append(Diagnostic("redundant-flow", said, self.place(flow.line), severity="warning"))
             sent = copies(None, ((flow.sender, "o", first),), number, False)
             kept = copies((flow.receiver, "o", first) if new else None, (), number, True)
             after = tuple(received[other] for other in brought)
@@ -150,7 +149,7 @@ class _FlowReader(PlanBuilder):
             self.close(flow.receiver, self.add(receive))
         room = {(gpu, buffer): goal.chunks(buffer) for gpu in range(goal.size) for buffer in "io"}
         blocks, steps = tuple(self.blocks), tuple(self.steps)
-        of = self.source, format, "", goal, (True,), blocks, steps, room, "the way of flow {2}"
+        of = self.source, self.place, format, "", goal, (True,), blocks, steps, room, "the way of flow {2}"
         return ForeignPlan(*of, tuple(names), 1, tuple(warnings[:MOST_FOUND]))
 
     def _ensure_order(self, flow: ChunkFlow, other: ChunkFlow, name: str) -> None:

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from zenc.common.wording import count
-from zenc.errors import Diagnostic, Span
+from zenc.errors import Diagnostic
 from zenc.referee.model import BUFFERS, BlockStep, Cell, Channel, ForeignPlan, Value
-from zenc.topology.importers.xml import line_span
 
 MOST_FOUND = 10
 """Most findings of one kind that are told; the last says how many more there are."""
@@ -148,11 +147,6 @@ def added(one: Value, other: Value) -> Value:
     return tuple((key, *joined[key]) for key in sorted(joined))
 
 
-def place_of(plan: ForeignPlan, step: BlockStep) -> Span | None:
-    """Return the place of ``step`` in the file, where it is known."""
-    return None if step.line is None else line_span(plan.source, step.line)
-
-
 @dataclass(slots=True)
 class _InFlight:
     index: int
@@ -270,7 +264,7 @@ class _Player:
         self.races.append(self._at("data-race", step, said))
 
     def _at(self, id: str, step: BlockStep, said: str) -> Diagnostic:
-        return Diagnostic(id, f"{step.place}: {said}", place_of(self.plan, step))
+        return Diagnostic(id, f"{step.place}: {said}", self.plan.place(step.line))
 
 
 def cut(found: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -292,7 +286,7 @@ def _out_of_range(plan: ForeignPlan) -> Iterator[Diagnostic]:
             if not 0 <= offset < most:
                 of = f"the {BUFFERS[buffer]} of {plan.gpu(gpu)}, which has {most // plan.slices}"
                 said = f"there is no chunk {offset // plan.slices} in {of}"
-                yield Diagnostic("buffer-range", f"{step.place}: {said}", place_of(plan, step))
+                yield Diagnostic("buffer-range", f"{step.place}: {said}", plan.place(step.line))
                 break
 
 
@@ -337,7 +331,7 @@ def _owed(plan: ForeignPlan) -> list[Channel]:
 def _unreceived(plan: ForeignPlan, channel: Channel, number: int) -> Diagnostic:
     giver = [step for step in plan.steps if channel in step.gives][-1]
     said = f"{count(number, 'message')} on {plan.channel(channel)}: never received"
-    return Diagnostic("unmatched-message", f"{giver.place}: {said}", place_of(plan, giver))
+    return Diagnostic("unmatched-message", f"{giver.place}: {said}", plan.place(giver.line))
 
 
 def _needs_room(plan: ForeignPlan, stuck: Stuck) -> Diagnostic:
@@ -360,7 +354,7 @@ def _deadlock(plan: ForeignPlan, stuck: Stuck) -> Diagnostic:
     rest = len(stuck) - len(cycle)
     others = [f"{rest} other thread blocks wait, too"] if rest else []
     notes = (*said[1:MOST_FOUND], *([closed] if closed else ()), *others)
-    return Diagnostic("deadlock", f"{said[0]}, for ever", place_of(plan, first), notes)
+    return Diagnostic("deadlock", f"{said[0]}, for ever", plan.place(first.line), notes)
 
 
 def _waited_for(plan: ForeignPlan, stuck: Stuck, wait: Wait) -> int:

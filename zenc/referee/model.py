@@ -16,11 +16,11 @@ of a channel come in the order in which they were sent. A step of several chunks
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from zenc.errors import Diagnostic, Source
+from zenc.errors import Diagnostic, Source, Span
 
 Cell = tuple[int, str, int]
 Channel = tuple[int | str, ...]
@@ -139,12 +139,13 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class ForeignPlan:
-    """A plan as it was read; ``room`` are the chunks that it declares of each buffer of a GPU.
+    """A plan as it was read. ``place`` finds a line of its file; ``room`` are the chunks of each buffer of a GPU.
 
     ``names`` are those of GPUs in the file. Where blocks share chunks, offsets count slices, ``slices`` to a chunk.
     """
 
     source: Source = field(repr=False)
+    place: Callable[[int | None], Span | None] = field(repr=False)
     format: str
     name: str
     goal: Goal

@@ -12,7 +12,7 @@ from dataclasses import replace
 from zenc.errors import Diagnostic, Source
 from zenc.referee.model import BlockStep, Cell, ForeignPlan
 from zenc.referee.reading import MOST_GPUS, MOST_STEPS, PlanBuilder, copies
-from zenc.topology.importers.xml import Element, line_span, parse_xml
+from zenc.topology.importers.xml import Element, parse_xml
 
 MOST_BLOCKS = 1024
 MOST_COUNT = 4096
@@ -56,7 +56,16 @@ class _XmlReader(PlanBuilder):
         for gpu in gpus:
             self._gpu(gpu, self.number(gpu, "id"), size)
         steps = tuple(self._waiting(index, step) for index, step in enumerate(self.steps))
-        of = self.source, "MSCCL XML", root.attributes.get("name", "")[:80], goal, modes, tuple(self.blocks), steps
+        of = (
+            self.source,
+            self.place,
+            "MSCCL XML",
+            root.attributes.get("name", "")[:80],
+            goal,
+            modes,
+            tuple(self.blocks),
+            steps,
+        )
         return ForeignPlan(*of, self.room, warnings=tuple(self.warnings))
 
     def _gpu(self, element: Element, gpu: int, size: int) -> None:
@@ -94,8 +103,7 @@ class _XmlReader(PlanBuilder):
                 continue
             if waits and block < 0:
                 said = f"{place} waits by nops before it only, and RCCL takes these before steps that wait themselves"
-                span = line_span(self.source, child.line)
-                self.warnings.append(Diagnostic("runtime-refuses", said, span, severity="warning"))
+                self.warnings.append(Diagnostic("runtime-refuses", said, self.place(child.line), severity="warning"))
             index = self.add(self._step(child, STEPS[type], place, (gpu, id), (peers["send"], peers["recv"], channel)))
             self.waits[index], waits = waits, []
         self.close(gpu, first)

@@ -61,8 +61,8 @@ class _ExecutionReader(PlanBuilder):
         piped = Diagnostic("pipeline-once", "pipelines are judged as one iteration", severity="warning")
         name, in_place = str(data.get("name", ""))[:80], data.get("inplace") is True
         return ForeignPlan(
-            self.source, "MSCCL++ JSON", name, goal, (in_place,), tuple(self.blocks), tuple(steps), self.room,
-            "{2} channel {3} from {0} to {1}", (), self.slices, (piped,) * self.piped,
+            self.source, self.place, "MSCCL++ JSON", name, goal, (in_place,), tuple(self.blocks), tuple(steps),
+            self.room, "{2} channel {3} from {0} to {1}", (), self.slices, (piped,) * self.piped,
         )  # fmt: skip
 
     def _list(self, data: Json, name: str) -> list[Any]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from zenc.common.untrusted import parse_json
-from zenc.errors import Diagnostic, PlanError, Source
+from zenc.errors import Diagnostic, PlanError, Source, Span
 from zenc.referee.model import COLLECTIVES, Block, BlockStep, ChunkMove, Goal
-from zenc.topology.importers.xml import Element, line_span
+from zenc.topology.importers.xml import Element, Lines
 
 MOST_GPUS = 1024
 MOST_STEPS = 200_000
@@ -21,15 +21,18 @@ class PlanBuilder:
     """Collects blocks and steps of a plan, and the numbers by which steps wait for others."""
 
     def __init__(self, source: Source) -> None:
-        self.source = source
+        self.source, self._lines = source, Lines(source)
         self.blocks: list[Block] = []
         self.steps: list[BlockStep] = []
         self.touched = 0
 
     def _fail(self, id: str, message: str, line: int | None = None, help: str | None = None) -> NoReturn:
         """Raise PlanError about the file, at ``line`` where that is known."""
-        span = line_span(self.source, line or 1)
-        raise PlanError(Diagnostic(id, message, span, help=help))
+        raise PlanError(Diagnostic(id, message, self.place(line or 1), help=help))
+
+    def place(self, line: int | None) -> Span | None:
+        """Return the place of a line in the file, where it is known."""
+        return None if line is None else self._lines.span(line)
 
     def _malformed(self, message: str, line: int | None = None) -> NoReturn:
         self._fail("malformed-plan", message, line)

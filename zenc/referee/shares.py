@@ -18,7 +18,6 @@ from zenc.errors import Diagnostic
 from zenc.referee.judge import Verdict, cut
 from zenc.referee.model import Demand, ForeignPlan, ShareFlow
 from zenc.referee.reading import PlanBuilder
-from zenc.topology.importers.xml import line_span
 
 MOST_OFF = Fraction(1, 100_000)
 """Most of a chunk that may be lost, or be too much, in all its flows: TE-CCL rounds each volume to six decimals."""
@@ -47,7 +46,7 @@ class ShareReader(PlanBuilder):
                     self.taken.setdefault(f"Chunk {chunk} from {source} traveled over {text}", []).append(flow.volume)
                     flows.append(flow)
             demands.append(Demand(key, gpus[source], gpus[destination], by, line, tuple(flows)))
-        of = self.source, "TE-CCL JSON", "", goal, (False,), (), (), dict[tuple[int, str], int]()
+        of = self.source, self.place, "TE-CCL JSON", "", goal, (False,), (), (), dict[tuple[int, str], int]()
         names = tuple(f"gpu {name}" for name in gpus)
         return ForeignPlan(*of, names=names, warnings=self._merged(Counter(map(str, listed))), demands=tuple(demands))
 
@@ -121,16 +120,16 @@ def _played(plan: ForeignPlan, demand: Demand) -> Diagnostic | Fraction:
         if lent > MOST_OFF:
             said = f"{flow.place}: in epoch {epoch} {plan.gpu(gpu)} sends {float(flow.volume):g} to "
             said += f"{plan.gpu(flow.receiver)}, of which {float(lent):g} has not come before"
-            return Diagnostic("unwritten-read", said, line_span(plan.source, flow.line))
+            return Diagnostic("unwritten-read", said, plan.place(flow.line))
         if gpu == demand.destination and not sends and flow.there > demand.by + 1:
             said = f"{flow.place}: it comes in epoch {flow.there - 1}"
-            return Diagnostic("wrong-result", said, line_span(plan.source, flow.line))
+            return Diagnostic("wrong-result", said, plan.place(flow.line))
     come = held.pop(demand.destination, Fraction(0))
     off = max(lent, abs(1 - come), sum(held.values(), Fraction(0)))
     if off > MOST_OFF:
         stays = "".join(f", {float(volume):g} stays at {plan.gpu(gpu)}" for gpu, volume in held.items() if volume)
         said = f"{demand.place}: {float(come):g} of it comes{stays}"
-        return Diagnostic("wrong-result", said, line_span(plan.source, demand.line))
+        return Diagnostic("wrong-result", said, plan.place(demand.line))
     return off
 
 
