@@ -1,113 +1,143 @@
-"""Messages that share links fairly, and keep them busy to the end of a step: those between narrow ends are of one part.
+"""Trees between groups of ranks, such as machines, whose cards do not divide them: each message has one part.
 
-Where the cards of a machine do not divide its ranks, a packing has some more of a root on one pair of ranks than on
-another. Fair messages then end at different times, and links idle. With few parts a root, at most one of each between
-two ranks, all that share a narrow link have the same rate. A linear program that knows this still cuts trees in
-fractions; so the trees of which it has whole parts are taken, then the largest fraction, and it weighs the others anew.
+There a packing has some more of a root on one pair of ranks than on another; fair messages then end at different times,
+and links idle. So into every other group each part of a root goes once, from a rank of its group to one there, which
+tells the others. The pairs that do this are sought one by one, for links that all have as much: a few parts are enough.
 """
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterator, Sequence
+from itertools import chain, permutations, product
+from math import ceil
 from time import process_time
 
 import numpy as np
 
-from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, lifted, shallow
-from zenc.synthesize.loads import DOWN, BranchRoutes, Packing, Progress, WeightedTree
-from zenc.synthesize.packing import GOOD, Pool, balanced, better, filled, in_whole_parts, seconds_for
-from zenc.synthesize.packing import packed as first_packed
+from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, lifted
+from zenc.synthesize.loads import DOWN, EVEN, BranchRoutes, OrbitLoads, Packing, Progress, WeightedTree
+from zenc.synthesize.packing import GOOD, balanced, better, in_whole_parts, seconds_for, symmetric
+from zenc.synthesize.rotation import Rotation
 from zenc.topology.bound import Bound
 from zenc.topology.model import Topology
 
-FEW = (1, 3, 4, 2, 6, 5, 7, 8)
-"""Numbers of parts of a root that are tried."""
-MOST_ROOTS = 320
-"""Most ranks, times their kinds, for which that ends in time."""
+MOST_NAMES, _MOST_EACH = 40_000, 8
+"""Most ranks that the text of all trees may name, and most parts of a root."""
+_LIGHT = 0.5
+"""How much the trees in groups count while ends are sought: others of a group can tell for a rank that is busy."""
+_POWERS = (4, 4, 8, 8, 16, 16, 32, 32)
+"""The powers in which loads count, round by round: at last the greatest do."""
 
 
 def pack(topology: Topology, bound: Bound, way: str = DOWN, progress: Progress = lambda _: None) -> Packing:
     """Return trees that come near to ``bound``; ``way``: results go down them, or sums up, or both."""
-    routes = BranchRoutes(topology, bound, way)
-    best, pool = first_packed(routes, topology, progress)
-    found: Packing | None = None
-    end = process_time() + 0.75 * seconds_for(topology)
-    if topology.size * len(pool.loads.rotation.roots) > MOST_ROOTS:
-        return best
-    for each, deeper in product(FEW, range(3)):
+    routes, best = BranchRoutes(topology, bound, way), None
+    end = process_time() + seconds_for(topology)
+    alike = symmetric(routes, topology, end, progress)
+    for packing in chain([next(alike)], across(routes, progress), alike):
+        best = better(routes, packing, best, 0.01)
         if best.piped >= GOOD or process_time() > end:
             break
-        if not deeper or (found and found.piped > GOOD):  # links allow it, and other trees may be even
-            progress(f"trees: {each} parts of a root, one between two ranks")
-            if found := _of_few(pool, each, deeper, end, progress):
-                best = better(routes, found, best)
+    assert best is not None, "every rank can be reached from every other"
     return best
 
 
-def _of_few(known: Pool, each: int, deeper: int, end: float, progress: Progress) -> Packing | None:
-    """Return a packing of ``each`` parts a root, in trees that may be ``deeper`` than they need be."""
-    found = filled(known.loads.with_most(_most(known, each) / each), end, progress)
-    if found is None:
-        return None
-    pool, whole = found[0], found[0].weighed()[0]
-    most = next(most for most in sorted(set(pool.depth)) if pool.reaches(most) and pool.weighed(most)[0] > 0.97 * whole)
-    trees = _dived(pool, most + deeper, each, end)
-    if trees is None:
-        return None
-    return in_whole_parts(known.loads, balanced(pool.loads, most + deeper, trees, each), each)
+def across(routes: BranchRoutes, progress: Progress) -> Iterator[Packing]:
+    """Yield packings of trees that enter each group of ranks once, of few parts a root to many."""
+    size, groups = routes.size, groups_of(routes.kinds)
+    if not 1 < len(groups) < size or not (routes.ways | np.eye(size, dtype=bool)).all():
+        return
+    loads = routes.rotated(Rotation((size,), (False,)))
+    for each in range(1, min(_MOST_EACH, MOST_NAMES // size**2) + 1):
+        progress(f"trees: {each} parts of a root, from group to group")
+        trees = Crossings(loads, groups, each).trees()
+        most = max(int(depths(tree.parent).max()) for tree in trees)
+        yield in_whole_parts(loads, trees, each)
+        for deeper in range(2):
+            yield in_whole_parts(loads, balanced(loads, most + deeper, trees, each), each)
 
 
-def _most(pool: Pool, each: int) -> Floats:
-    """Return the most parts of a root's ``each`` that moves of each orbit carry, [orbits].
-
-    It is one if all moves of their kind carry no more in the mean.
-    """
-    loads, weights = pool.loads, pool.weighed()[1]
-    crowd = np.zeros(loads.count)
-    for place in np.flatnonzero(weights):
-        nodes = np.flatnonzero(pool.parents[place] >= 0)
-        np.add.at(crowd, loads.orbit[pool.parents[place][nodes], nodes], weights[place])
-    kind = np.zeros(loads.count)
-    kind[loads.orbit] = loads.routes.kinds
-    sizes = np.bincount(loads.orbit.reshape(-1), minlength=loads.count)
-    most = np.full(loads.count, np.inf)
-    for each_kind in np.unique(kind[kind > 0]):
-        of = kind == each_kind
-        if each * float(crowd[of] @ sizes[of]) <= 1.01 * float(sizes[of].sum()):
-            most[of] = 1.0
-    return most
+def groups_of(kinds: Floats) -> list[Ints]:
+    """Return the ranks of each group, between which no routes are of the narrowest of ``kinds`` [ranks, ranks]."""
+    near = (kinds > kinds[kinds > 0].min()) | np.eye(len(kinds), dtype=bool)
+    group = np.arange(len(kinds))
+    while (group != (lower := np.where(near, group, len(kinds)).min(axis=1))).any():
+        group = lower
+    return [np.flatnonzero(group == first) for first in np.unique(group)]
 
 
-def _dived(pool: Pool, most: int, each: int, end: float) -> list[WeightedTree] | None:
-    """Return trees of ``each`` whole parts of every root, no deeper than ``most``; None if that takes too long."""
-    needed = np.full(len(pool.loads.rotation.roots), each)
-    parts, used = np.zeros(len(pool.roots), dtype=np.int64), np.zeros(pool.loads.links)
-    while needed.any():
-        left = np.maximum(1 - used / each, 1e-3)
-        _add_cheapest(pool, needed, pool.weighed(most, needed, left)[2], most)
-        weights, root = pool.weighed(most, needed, left)[1], np.array(pool.roots)
-        total = np.bincount(root, weights, len(needed))
-        weights = weights * (needed / np.where(needed > 0, total, 1.0))[root]
-        whole = np.floor(weights + 1e-6).astype(np.int64)
-        if not whole.any():
-            whole[weights.argmax()] = 1
-        needed = needed - np.bincount(root, whole, len(needed)).astype(np.int64)
-        used = used + np.stack(pool.columns, axis=1) @ whole
-        parts = np.pad(parts, (0, len(whole) - len(parts))) + whole
-        if process_time() > end:
-            return None
-    return pool.trees(parts)
+class Crossings:
+    """Messages between ``groups``, each of one of ``each`` parts of a root, and what these and the trees below load."""
+
+    def __init__(self, loads: OrbitLoads, groups: Sequence[Ints], each: int) -> None:
+        self.groups, self.each, size = groups, each, loads.routes.size
+        first = np.searchsorted(loads.of, np.arange(size**2 + 1))
+        entry = loads.of, np.arange(len(loads.of)) - first[loads.of]
+        link = np.full((size**2, int(np.diff(first).max())), loads.links)
+        load = np.zeros(link.shape)
+        link[entry], load[entry] = loads.link, loads.load / each
+        self.link, self.load = link.reshape(size, size, -1), load.reshape(size, size, -1)
+        self.inner = _trees_in(groups, loads.cost(np.ones(loads.links)))
+        self.below = np.pad([_LIGHT * loads.of_tree(parent) / each for parent in self.inner], ((0, 0), (0, 1)))
+        self.now = self.below.sum(axis=0) * each
+        self.sent, self.random = np.zeros((size, size)), np.random.default_rng(0)
+
+    def trees(self) -> list[WeightedTree]:
+        """Return trees of one part each, by root: the tree in its group, and into each other group one message."""
+        ways = list(permutations(range(len(self.groups)), 2))
+        ends = dict(zip(ways, self._sought(ways), strict=True))
+        of = {int(rank): (a, place) for a, group in enumerate(self.groups) for place, rank in enumerate(group)}
+        trees = []
+        for root, part in product(range(len(self.inner)), range(self.each)):
+            parent, (a, place) = self.inner[root].copy(), of[root]
+            for b, group in enumerate(self.groups):
+                if b != a:
+                    above, below = ends[a, b][place * self.each + part]
+                    parent[group] = self.inner[below][group]
+                    parent[below] = above
+            trees.append(WeightedTree(root, parent, 1))
+        return trees
+
+    def _sought(self, ways: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+        """Return the ends of the messages from group to group, ``ways``, in order."""
+        of = [way for way in ways for _ in range(len(self.groups[way[0]]) * self.each)]
+        ends = [self._added(way, _POWERS[0]) for way in of]
+        for power in _POWERS:
+            if self.now.max() < 1 / EVEN:
+                break
+            for place in self.random.permutation(len(of)).tolist():
+                self._add(*ends[place], -1)
+                ends[place] = self._added(of[place], power)
+        return [sorted(end for end, its in zip(ends, of, strict=True) if its == way) for way in ways]
+
+    def _added(self, way: tuple[int, int], power: int) -> tuple[int, int]:
+        """Add the message from group to group after which links are the least full; return its ends."""
+        above, below = (self.groups[place] for place in way)
+        pairs = np.ix_(above, below)
+        once = 1 / ceil(self.each / len(below))
+
+        def more(now: Floats, by: Floats) -> Floats:
+            return (now + by) ** power - now**power
+
+        cost = more(self.now[self.link[pairs]], self.load[pairs]).sum(axis=2) + more(self.sent[pairs] * once, once)
+        cost += more(self.now, self.below[below]).sum(axis=1)
+        one, other = divmod(int((cost * (1 + 1e-6 * self.random.random(cost.shape))).argmin()), len(below))
+        end = int(above[one]), int(below[other])
+        self._add(*end)
+        return end
+
+    def _add(self, above: int, below: int, times: int = 1) -> None:
+        self.now[self.link[above, below]] += times * self.load[above, below]
+        self.now += times * self.below[below]
+        self.sent[above, below] += times
 
 
-def _add_cheapest(pool: Pool, needed: Ints, prices: Floats, most: int) -> None:
-    """Add the cheapest trees, not deeper than ``most``, of the roots that have parts ``needed``."""
-    cost = pool.loads.cost(prices / max(prices.sum(), 1e-300) + 1e-6 / len(prices))
-    for place in np.flatnonzero(needed).tolist():
-        root = pool.loads.rotation.roots[place]
-        parent, nearest = cheapest(cost, root), pool.loads.routes.hops(root)
-        for tree in (
-            *(lifted(parent, cost, slack) for slack in (0.0, 0.3)),
-            *(shallow(cost, root, nearest + more) for more in (0, 1)),
-        ):
-            if depths(tree).max() <= most:
-                pool.add(place, tree)
+def _trees_in(groups: Sequence[Ints], cost: Floats) -> list[Ints]:
+    """Return a tree of each rank [ranks] to those of its group, where moves have ``cost`` [ranks, ranks]."""
+    trees = [np.full(len(cost), -1) for _ in cost]
+    for group in groups:
+        inner = cost[np.ix_(group, group)]
+        for place, rank in enumerate(group.tolist()):
+            parent = lifted(cheapest(inner, place), inner, 0.3)
+            trees[rank][group] = np.where(parent < 0, -1, group[parent])
+    return trees

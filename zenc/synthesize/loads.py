@@ -28,10 +28,10 @@ MOST_ALL_PARTS = 77_824
 """Most parts of all ranks, chunks counted."""
 MOST_CHUNKS = 304
 EVEN = 0.999
-_FILL, _FILL_UNEVEN = 60, 120
+_FILL, _FILL_MORE, _AMPLE = 60, 120, 0.975
 """Chunks for each that the links could carry while they wait for the first ones: they wait a sixtieth of the time.
 
-Where messages of a step, less ``even``, leave links idle, they wait half as long.
+Where links are busy for a lesser share of a step than ``_AMPLE``, they wait half as long.
 """
 _TOGETHER = 1.01
 """Messages end together whose times are as near, and so do links fill."""
@@ -74,7 +74,7 @@ class Packing:
     @property
     def chunks(self) -> int:
         """The chunks in which its trees carry a large tensor."""
-        fill = _FILL if self.even > EVEN else _FILL_UNEVEN
+        fill = _FILL if self.share * self.even > _AMPLE else _FILL_MORE
         most = MOST_ALL_PARTS // (len(self.trees[0].parent) * self.each)
         return max(1, min(max(ceil(fill * self.waiting), 10 * (self.depth - 1)), MOST_CHUNKS, most))
 
@@ -151,12 +151,6 @@ class OrbitLoads:
     link: Ints
     load: Floats
     links: int
-
-    def with_most(self, most: Floats) -> OrbitLoads:
-        """Return the loads with a link more for each orbit, which its moves fill with ``most`` [orbits] of a root."""
-        few = np.flatnonzero(most < np.inf)
-        of, link = np.r_[self.of, few], np.r_[self.link, self.links + np.arange(len(few))]
-        return replace(self, of=of, link=link, load=np.r_[self.load, 1 / most[few]], links=self.links + len(few))
 
     def cost(self, prices: Floats) -> Floats:
         """Return what each move costs, [ranks, ranks], where links have ``prices``; infinite without a way."""

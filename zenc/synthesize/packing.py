@@ -6,7 +6,7 @@ tree of each root is found, and joins them while it helps (Dantzig and Wolfe 196
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import process_time
 
@@ -22,7 +22,7 @@ NEAR = 0.995
 """The share of the bound at which nothing better is sought."""
 SECONDS = 4.0
 """Seconds of the processor for which trees are sought for 64 ranks or fewer; more ranks have more."""
-GOOD, _GREAT = 0.955, 0.97
+GOOD, _GREAT = 0.952, 0.97
 """The shares of the bound, with the time of chunks, at which less symmetry, and more parts, are not tried."""
 MOST_ROUNDS = 60
 EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32)
@@ -54,26 +54,17 @@ class Pool:
         self.depth.append(int(depths(parent).max()))
         return True
 
-    def weighed(
-        self, most: int | None = None, needed: Ints | None = None, left: Floats | None = None
-    ) -> tuple[float, Floats, Floats]:
-        """Return the heaviest packing of trees not deeper than ``most``: the rate, weights of all trees, and prices.
-
-        Roots have ``needed`` [roots] parts to send, by default all as many, and of links there is ``left`` [links].
-        """
+    def weighed(self, most: int | None = None) -> tuple[float, Floats, Floats]:
+        """Return the heaviest packing of trees not deeper than ``most``: the rate, weights of all trees, and prices."""
         root, depth = np.array(self.roots), np.array(self.depth)
-        needed = np.ones(root.max() + 1, dtype=np.int64) if needed is None else needed
-        left = np.ones(self.loads.links) if left is None else left
-        chosen = np.flatnonzero((depth <= (most or depth.max())) & (needed[root] > 0))
-        live, of = np.unique(root[chosen], return_inverse=True)
-        table = np.stack([self.columns[i] for i in chosen], axis=1) * (needed[root[chosen]] / needed.max())
-        table /= left[:, None]
+        chosen = np.flatnonzero(depth <= (most or depth.max()))
+        table = np.stack([self.columns[i] for i in chosen], axis=1)
         rows = np.flatnonzero(table.any(axis=1))
         _, first = np.unique(np.round(table[rows], 9), axis=0, return_index=True)
         rows = rows[np.sort(first)]
-        rate, some, of_links = heaviest(of.tolist(), table[rows], len(live))
-        weights, prices = np.zeros(len(root)), np.zeros(len(left))
-        weights[chosen], prices[rows] = some * needed[root[chosen]], of_links / left[rows]
+        rate, some, of_links = heaviest(root[chosen].tolist(), table[rows], root.max() + 1)
+        weights, prices = np.zeros(len(root)), np.zeros(self.loads.links)
+        weights[chosen], prices[rows] = some, of_links
         return rate, weights, prices
 
     def trees(self, parts: Ints) -> list[WeightedTree]:
@@ -93,24 +84,16 @@ def seconds_for(topology: Topology) -> float:
     return SECONDS * max(1.0, topology.size / 64)
 
 
-def packed(routes: BranchRoutes, topology: Topology, progress: Progress) -> tuple[Packing, Pool]:
-    """Return trees that come near to the bound, and those that were found of the least kinds of ranks that can."""
-    end = process_time() + seconds_for(topology)
-    best: Packing | None = None
+def symmetric(routes: BranchRoutes, topology: Topology, end: float, progress: Progress) -> Iterator[Packing]:
+    """Yield packings that may come near to the bound, those of the least kinds of ranks first."""
     most = 0.0
     for rotation in rotations(topology, routes.kinds):
         progress(f"trees: {len(rotation.roots)} kinds of ranks")
-        if found := filled(routes.rotated(rotation), end, progress):
-            pool, ceiling = found
-            if ceiling > most + 0.01:
-                able, most = pool, ceiling
-            if best is None or ceiling > best.piped + 0.01:
-                packing = replace(rounded(pool, end + 2.0), ceiling=ceiling)
-                best = better(routes, packing, best, 0.01)
-        if best is not None and (best.piped >= GOOD or process_time() > end):
-            break
-    assert best is not None, "every rank can be reached from every other"
-    return best, able
+        found = filled(routes.rotated(rotation), end, progress)
+        if found and found[1] > most + 0.01:
+            packing = replace(rounded(found[0], end + 2.0), ceiling=found[1])
+            most = max(most, packing.piped)
+            yield packing
 
 
 def better(routes: BranchRoutes, packing: Packing, best: Packing | None, gain: float = 0.0) -> Packing:
