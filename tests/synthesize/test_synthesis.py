@@ -76,7 +76,9 @@ def test_schemes_come_near_the_bound(cluster: str) -> None:
     assert format_text(text, "again") == text
 
 
-@pytest.mark.parametrize("cluster", ["nodes(2, gpus = 3, nics = 2)", "nodes(2, gpus = 4, nics = 3)"])
+@pytest.mark.parametrize(
+    "cluster", ["nodes(2, gpus = 3, nics = 2)", "nodes(4, gpus = 3, nics = 2)", "nodes(4, nics = 6)"]
+)
 def test_cards_that_do_not_divide_ranks_are_busy_as_well(cluster: str) -> None:
     """Sums go back by other cards than results came by, and fair messages of a step end together."""
     topology = load_topology(cluster)

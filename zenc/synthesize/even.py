@@ -15,8 +15,8 @@ from time import process_time
 import numpy as np
 
 from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, lifted
-from zenc.synthesize.loads import DOWN, EVEN, BranchRoutes, OrbitLoads, Packing, Progress, WeightedTree
-from zenc.synthesize.packing import GOOD, balanced, better, in_whole_parts, seconds_for, symmetric
+from zenc.synthesize.loads import DOWN, EVEN, GOOD, BranchRoutes, OrbitLoads, Packing, Progress, WeightedTree
+from zenc.synthesize.packing import balanced, better, in_whole_parts, seconds_for, symmetric
 from zenc.synthesize.rotation import Rotation
 from zenc.topology.bound import Bound
 from zenc.topology.model import Topology
@@ -106,7 +106,7 @@ class Crossings:
             if self.now.max() < 1 / EVEN:
                 break
             for place in self.random.permutation(len(of)).tolist():
-                self._add(*ends[place], -1)
+                self._add(ends[place], -1)
                 ends[place] = self._added(of[place], power)
         return [sorted(end for end, its in zip(ends, of, strict=True) if its == way) for way in ways]
 
@@ -116,20 +116,20 @@ class Crossings:
         pairs = np.ix_(above, below)
         once = 1 / ceil(self.each / len(below))
 
-        def more(now: Floats, by: Floats) -> Floats:
-            return (now + by) ** power - now**power
+        def more(now: Floats, by: Floats | float) -> Floats:
+            return np.asarray((now + by) ** power - now**power)
 
         cost = more(self.now[self.link[pairs]], self.load[pairs]).sum(axis=2) + more(self.sent[pairs] * once, once)
         cost += more(self.now, self.below[below]).sum(axis=1)
         one, other = divmod(int((cost * (1 + 1e-6 * self.random.random(cost.shape))).argmin()), len(below))
         end = int(above[one]), int(below[other])
-        self._add(*end)
+        self._add(end, 1)
         return end
 
-    def _add(self, above: int, below: int, times: int = 1) -> None:
-        self.now[self.link[above, below]] += times * self.load[above, below]
-        self.now += times * self.below[below]
-        self.sent[above, below] += times
+    def _add(self, end: tuple[int, int], times: int) -> None:
+        self.now[self.link[end]] += times * self.load[end]
+        self.now += times * self.below[end[1]]
+        self.sent[end] += times
 
 
 def _trees_in(groups: Sequence[Ints], cost: Floats) -> list[Ints]:

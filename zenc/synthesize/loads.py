@@ -28,10 +28,12 @@ MOST_ALL_PARTS = 77_824
 """Most parts of all ranks, chunks counted."""
 MOST_CHUNKS = 304
 EVEN = 0.999
-_FILL, _FILL_MORE, _AMPLE = 60, 120, 0.975
+GOOD = 0.952
+"""The share of the bound, with the time of chunks, at which less symmetry, and more parts, are not tried."""
+_FILL, _FILL_MORE = 60, 120
 """Chunks for each that the links could carry while they wait for the first ones: they wait a sixtieth of the time.
 
-Where links are busy for a lesser share of a step than ``_AMPLE``, they wait half as long.
+They wait less where only so trees are ``GOOD``, and half as long where these are not.
 """
 _TOGETHER = 1.01
 """Messages end together whose times are as near, and so do links fill."""
@@ -74,7 +76,8 @@ class Packing:
     @property
     def chunks(self) -> int:
         """The chunks in which its trees carry a large tensor."""
-        fill = _FILL if self.share * self.even > _AMPLE else _FILL_MORE
+        least = GOOD / (self.share * self.even)
+        fill = max(_FILL, least / (1 - least)) if least < 1 else _FILL_MORE
         most = MOST_ALL_PARTS // (len(self.trees[0].parent) * self.each)
         return max(1, min(max(ceil(fill * self.waiting), 10 * (self.depth - 1)), MOST_CHUNKS, most))
 

@@ -22,8 +22,8 @@ NEAR = 0.995
 """The share of the bound at which nothing better is sought."""
 SECONDS = 4.0
 """Seconds of the processor for which trees are sought for 64 ranks or fewer; more ranks have more."""
-GOOD, _GREAT = 0.952, 0.97
-"""The shares of the bound, with the time of chunks, at which less symmetry, and more parts, are not tried."""
+_GREAT = 0.97
+"""The share of the bound, with the time of chunks, at which more parts are not tried."""
 MOST_ROUNDS = 60
 EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32)
 """Numbers of parts of a root that are tried, before chunks."""
