@@ -24,7 +24,7 @@ from zenc.topology.model import Topology
 MOST_NAMES, _MOST_EACH = 40_000, 8
 """Most ranks that the text of all trees may name, and most parts of a root."""
 _LIGHT = 0.5
-"""The share by which trees in groups count while ends are sought: others of a group can tell for a rank that is busy."""
+"""The share by which trees in groups count while ends are sought: others of a group can relieve a busy rank."""
 _POWERS = (4, 4, 8, 8, 16, 16, 32, 32)
 """The powers in which loads count, round by round: at last the greatest do."""
 
