@@ -55,7 +55,7 @@ class Pool:
         return True
 
     def weighed(self, most: int | None = None) -> tuple[float, Floats, Floats]:
-        """Return the rate, weights [trees], prices [links] of the heaviest packing of trees not deeper than ``most``."""
+        """Return the rate, weights [trees], prices [links] of the heaviest packing of trees no deeper than ``most``."""
         root, depth = np.array(self.roots), np.array(self.depth)
         chosen = np.flatnonzero(depth <= (most or depth.max()))
         table = np.stack([self.columns[i] for i in chosen], axis=1)
