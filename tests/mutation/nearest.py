@@ -7,15 +7,21 @@ come first. C++ has no such graph: there the distance follows from words that th
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import networkx as nx
 
 FAR = 99
 WHOLE = ("tests/runtime/test_golden_sums.py", "tests/runtime/test_bytes.py")
 """Tests of the whole core at once: sums and bytes of all schemes, and of any gradients."""
 WITHOUT = ("tests/gpu", "tests/mutation", "tests/packaging", "tests/docs", "tests/examples", "tests/test_layers.py")
 """Beginnings of the paths of tests that try something else than the core, or need a checkout."""
+
+
+FIRST = 5
+"""The number of nearest tests that come before those of ``WHOLE``."""
+FOLDERS = ("zenc", "tests", "benchmarks")
 
 
 def nearest(root: Path, path: str) -> tuple[list[str], list[str]]:
@@ -36,29 +42,18 @@ def nearest(root: Path, path: str) -> tuple[list[str], list[str]]:
     return first, [test for test in ranked if test not in first]
 
 
-FIRST = 5
-"""The number of nearest tests that come before those of ``WHOLE``."""
-
-
 def _by_imports(root: Path, path: str, tests: list[str]) -> dict[str, int]:
     """Return the least number of imports from each of ``tests`` to ``path``; ``FAR`` if there is no way."""
-    far, front = {path: 0}, {path}
-    while front:
-        front = {user for file in front for user in users(root).get(file, ())} - far.keys()
-        far |= dict.fromkeys(front, max(far.values()) + 1)
+    graph = users(root)
+    far = nx.single_source_shortest_path_length(graph, path) if path in graph else {}
     return {test: far.get(test, FAR) for test in tests}
 
 
 @cache
-def users(root: Path) -> dict[str, set[str]]:
-    """Return for each file the files that import it; all relative to ``root``."""
-    found: dict[str, set[str]] = {}
-    for folder in ("zenc", "tests", "benchmarks"):
-        for file in (root / folder).rglob("*.py"):
-            name = str(file.relative_to(root))
-            for used in imports(root, name):
-                found.setdefault(used, set()).add(name)
-    return found
+def users(root: Path) -> nx.DiGraph:
+    """Return a graph with a way from each file to those that import it; all relative to ``root``."""
+    files = (str(file.relative_to(root)) for folder in FOLDERS for file in (root / folder).rglob("*.py"))
+    return nx.DiGraph((used, name) for name in files for used in imports(root, name))
 
 
 def imports(root: Path, path: str) -> frozenset[str]:
@@ -71,14 +66,9 @@ def imports(root: Path, path: str) -> frozenset[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
             names |= {node.value.partition(":")[0]}
-    return frozenset(file for name in names for file in _files(root, name)) - {path}
-
-
-def _files(root: Path, module: str) -> Iterator[str]:
-    if re.fullmatch(r"(zenc|tests|benchmarks)(\.\w+)*", module):
-        for file in (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py"):
-            if (root / file).is_file():
-                yield file
+    ways = [name.replace(".", "/") for name in names if name.partition(".")[0] in FOLDERS]
+    files = {f"{way}{end}" for way in ways for end in (".py", "/__init__.py")}
+    return frozenset(file for file in files if (root / file).is_file()) - {path}
 
 
 def _by_words(root: Path, path: str, tests: list[str]) -> dict[str, int]:
