@@ -226,17 +226,17 @@ ZENC_DEVICE void mark_bitmap(const Segment& segment, const Segment& high, Check*
 }
 
 // The words from work + i * work_words on are 0 before: scan_words(words_ranked(high[i].slots)).
-ZENC_DEVICE void begin_listed(const Segment* segments, const Segment* high, i64 n, u64* work,
-                              i64 work_words) {
+ZENC_DEVICE void begin_listed(const Segment* segments, const Segment* high, u64 n, u64* work,
+                              u64 work_words) {
     for_each_segment(n, [&](u64 i) {
         if (!is_listed(segments[i])) return;
         begin_bitmap(segments[i]);
         u64 found = 0;
-        rank_one(high[i], work + i * static_cast<u64>(work_words), found);
+        rank_one(high[i], work + i * work_words, found);
     });
 }
 
-ZENC_DEVICE void mark_listed(const Segment* segments, const Segment* high, i64 n, Check* checks) {
+ZENC_DEVICE void mark_listed(const Segment* segments, const Segment* high, u64 n, Check* checks) {
     for_each_segment(n, [&](u64 i) {
         if (is_listed(segments[i])) mark_bitmap(segments[i], high[i], checks + i);
     });
@@ -252,11 +252,11 @@ ZENC_DEVICE void rank_bitmap(const Segment& segment, Check* check, i64* status, 
     settle(segment, found, check, status);
 }
 
-ZENC_DEVICE void decode_bitmaps(const Segment* segments, i64 n, Check* checks, i64* status, u64* work,
-                                i64 work_words) {
+ZENC_DEVICE void decode_bitmaps(const Segment* segments, u64 n, Check* checks, i64* status, u64* work,
+                                u64 work_words) {
     for_each_segment(n, [&](u64 i) {
         if (!has_bitmap(segments[i])) return;
-        rank_bitmap(segments[i], checks + i, status + i, work + i * static_cast<u64>(work_words));
+        rank_bitmap(segments[i], checks + i, status + i, work + i * work_words);
         __syncthreads();  // the next segment may draw
     });
 }
@@ -278,13 +278,13 @@ ZENC_DEVICE void decode_by_block(const Segment& segment, const Segment& high, Ch
 // Segments whose bitmaps are not there: bitmap and ranks, in one pass; of others nothing, unless a block has
 // a segment alone. `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 +
 // tiles_of_words(slots).
-ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, i64 n, Check* checks, i64* status,
-                              u64* work, i64 work_words) {
+ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, u64 n, Check* checks, i64* status,
+                              u64* work, u64 work_words) {
     ZENC_SHARED(u32, bits, 2 * THREADS);
     ZENC_SHARED(u64, range, 2);
     for_each_segment(n, [&](u64 i) {
         const Segment& segment = segments[i];
-        u64* const counter = work + i * static_cast<u64>(work_words);
+        u64* const counter = work + i * work_words;
         if (has_bitmap(segment)) {
             if (gridDim.x == 1) decode_by_block(segment, high[i], checks + i, status + i, counter);
             return;

@@ -13,10 +13,10 @@ namespace zenc {
 
 // Ranks of parts are slices of one array that begins at 0: so rows are counted over all parts.
 template <class Mapping, class Key>
-ZENC_DEVICE void make_keys(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
-                           i64 shift, Key* keys) {
+ZENC_DEVICE void make_keys(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, u64 n,
+                           u64 shift, Key* keys) {
 #pragma unroll 2
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
+    for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
         const u64 slot = static_cast<u64>(slots[i]), part = geometry.part_of(slot);
         const u64 local = slot - geometry.first_slot(part);
         const u64 *const bitmap = parts[part].bitmap, *const ranks = parts[part].ranks;
@@ -33,7 +33,7 @@ template <class Key>
 class DigitTile {
 public:
     // keys [n] by the digit from bit `shift` on; `counts` [WARPS][DIGITS] are in shared memory.
-    ZENC_DEVICE DigitTile(const Key* keys, u64 n, i64 shift, u32* counts)
+    ZENC_DEVICE DigitTile(const Key* keys, u64 n, u64 shift, u32* counts)
         : keys_(keys), shift_(static_cast<u32>(shift)), mine_(counts + threadIdx.x / WARP * DIGITS) {
         const u64 share = ceil_divide(n, THREADS) * WARP;
         first_ = threadIdx.x / WARP * share + lane();
@@ -93,23 +93,23 @@ ZENC_DEVICE u64 keys_of_tile(u64 n, u64 tile) {
 }
 
 // counts[digit * tiles + tile] = keys of the tile with this digit, the bits from `shift` on.
-ZENC_DEVICE void digit_counts(const u64* keys, i64 n, i64 shift, u64* counts) {
+ZENC_DEVICE void digit_counts(const u64* keys, u64 n, u64 shift, u64* counts) {
     ZENC_SHARED(u32, of_warps, WARPS * DIGITS);
-    const u64 all = static_cast<u64>(n), tiles = ceil_divide(all, SORT_TILE);
+    const u64 tiles = ceil_divide(n, SORT_TILE);
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const DigitTile<u64> counted(keys + tile * SORT_TILE, keys_of_tile(all, tile), shift, of_warps);
+        const DigitTile<u64> counted(keys + tile * SORT_TILE, keys_of_tile(n, tile), shift, of_warps);
         counts[threadIdx.x * tiles + tile] = sum_over_warps(of_warps);
         __syncthreads();
     }
 }
 
 // out = keys, stably sorted by this digit. `starts` are the counts, scanned.
-ZENC_DEVICE void sort_by_digit(const u64* keys, i64 n, i64 shift, const u64* starts, u64* out) {
+ZENC_DEVICE void sort_by_digit(const u64* keys, u64 n, u64 shift, const u64* starts, u64* out) {
     ZENC_SHARED(u32, of_warps, WARPS * DIGITS);
     ZENC_SHARED(u64, of_digits, DIGITS);
-    const u64 all = static_cast<u64>(n), tiles = ceil_divide(all, SORT_TILE);
+    const u64 tiles = ceil_divide(n, SORT_TILE);
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const DigitTile<u64> counted(keys + tile * SORT_TILE, keys_of_tile(all, tile), shift, of_warps);
+        const DigitTile<u64> counted(keys + tile * SORT_TILE, keys_of_tile(n, tile), shift, of_warps);
         of_digits[threadIdx.x] = starts[threadIdx.x * tiles + tile];
         sum_over_warps(of_warps);
         __syncthreads();
@@ -121,20 +121,19 @@ ZENC_DEVICE void sort_by_digit(const u64* keys, i64 n, i64 shift, const u64* sta
 // starts[row] = the place of a row's first key among n sorted keys, and starts[distinct] = n. The rows of
 // more than MOST_INPUTS keys are listed in `popular`, in any order.
 template <class Key>
-ZENC_DEVICE void row_starts(const Key* keys, i64 n, i64 shift, u64* starts, u64* popular) {
-    const u64 end = static_cast<u64>(n);
-    for (u64 i = thread_of_row(); i < end; i += threads_of_row()) {
+ZENC_DEVICE void row_starts(const Key* keys, u64 n, u64 shift, u64* starts, u64* popular) {
+    for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
         const u64 row = keys[i] >> shift;
-        if (i + 1 == end) starts[row + 1] = end;
+        if (i + 1 == n) starts[row + 1] = n;
         if (i != 0 && keys[i - 1] >> shift == row) continue;
         starts[row] = i;
-        if (i + MOST_INPUTS < end && keys[i + MOST_INPUTS] >> shift == row)
+        if (i + MOST_INPUTS < n && keys[i + MOST_INPUTS] >> shift == row)
             popular[1 + atomicAdd(popular, 1ULL)] = row;
     }
 }
 
 // to = from, stably sorted by the block by the digit from bit `shift` on.
-ZENC_DEVICE void sort_in_block(const u32* from, u64 n, i64 shift, u32* counts, u32* to) {
+ZENC_DEVICE void sort_in_block(const u32* from, u64 n, u64 shift, u32* counts, u32* to) {
     const DigitTile<u32> counted(from, n, shift, counts);
     const u32 before = static_cast<u32>(sum_of_threads_before(sum_over_warps(counts)));
     for (u32 warp = 0; warp < WARPS; ++warp) counts[warp * DIGITS + threadIdx.x] += before;
@@ -146,19 +145,18 @@ ZENC_DEVICE void sort_in_block(const u32* from, u64 n, i64 shift, u32* counts, u
 // All of the above by one block, of at most FEW_INPUTS inputs: then a key has 32 bits here, and its row two
 // digits.
 template <class Mapping>
-ZENC_DEVICE void group_few(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
-                           i64 shift, u64* sorted, u64* starts, u64* popular) {
+ZENC_DEVICE void group_few(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, u64 n,
+                           u64 shift, u64* sorted, u64* starts, u64* popular) {
     ZENC_SHARED(u32, keys, FEW_INPUTS);
     ZENC_SHARED(u32, counts, WARPS * DIGITS);
     u32* const half_sorted = reinterpret_cast<u32*>(sorted);
-    const u64 all = static_cast<u64>(n);
     make_keys(geometry, parts, slots, n, shift, keys);
     if (threadIdx.x == 0) popular[0] = 0;
     __syncthreads();
-    sort_in_block(keys, all, shift, counts, half_sorted);
-    sort_in_block(half_sorted, all, shift + static_cast<i64>(DIGIT_BITS), counts, keys);
+    sort_in_block(keys, n, shift, counts, half_sorted);
+    sort_in_block(half_sorted, n, shift + DIGIT_BITS, counts, keys);
     row_starts(keys, n, shift, starts, popular);
-    for (u64 i = threadIdx.x; i < all; i += THREADS) sorted[i] = keys[i];
+    for (u64 i = threadIdx.x; i < n; i += THREADS) sorted[i] = keys[i];
 }
 
 static_assert(FEW_INPUTS <= 1 << 2 * DIGIT_BITS, "a row and a position have 32 bits");
@@ -180,11 +178,11 @@ struct SummedInputs {
     Sum divisor;
 
     // A position has the lowest `shift` bits of a key.
-    ZENC_DEVICE SummedInputs(const u64* keys_, i64 shift, const T* values_, u64 width_, i64 dtype,
+    ZENC_DEVICE SummedInputs(const u64* keys_, u64 shift, const T* values_, u64 width_, i64 dtype,
                              i64 divisor_)
         : by(dtype),
           keys(keys_),
-          positions(low_mask(static_cast<u64>(shift))),
+          positions(low_mask(shift)),
           values(values_),
           width(width_),
           divisor(static_cast<Sum>(divisor_)) {}
@@ -273,7 +271,7 @@ ZENC_DEVICE void sum_by_block(const SummedInputs<T>& inputs, u64 first, u64 n, u
 // The `distinct` rows, from sorted keys and where those of each row begin. `slots` are those of the inputs.
 template <class T, class Mapping>
 ZENC_DEVICE void place_summed(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots,
-                              const T* values, i64 dtype, i64 divisor, const u64* sorted, i64 shift,
+                              const T* values, i64 dtype, i64 divisor, const u64* sorted, u64 shift,
                               const u64* starts, const u64* distinct_, const u64* popular) {
     const SummedInputs<T> inputs(sorted, shift, values, geometry.width, dtype, divisor);
     const auto row_at = [&](u64 key) {

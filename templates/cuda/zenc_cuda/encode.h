@@ -125,7 +125,7 @@ ZENC_DEVICE void encode_elias_fano(const Segment& segment) {
 }
 
 // Zeros for the index of what is put together bit by bit.
-ZENC_DEVICE void clear_index(const Segment* segments, i64 n) {
+ZENC_DEVICE void clear_index(const Segment* segments, u64 n) {
     for_each_segment(n, [&](u64 i) {
         if (segments[i].format == FORMAT_ELIAS_FANO) clear_bits(segments[i]);
     });
@@ -173,7 +173,7 @@ ZENC_DEVICE void clear_behind_values(const Segment& segment, u64 row_bytes) {
         static_cast<u8*>(segment.values)[bytes + thread_of_row()] = 0;
 }
 
-ZENC_DEVICE void encode_index(const Segment* segments, i64 n, u64 row_bytes) {
+ZENC_DEVICE void encode_index(const Segment* segments, u64 n, u64 row_bytes) {
     for_each_segment(n, [&](u64 i) {
         encode_index(segments[i]);
         clear_behind_values(segments[i], row_bytes);

@@ -11,7 +11,7 @@ namespace zenc {
 // to[i].values = the row of every slot that to[i] has, from from[i], or +0 where that has none: what `fill`
 // added, or all but what `mark_nonzero` left out.
 template <class Copies>
-ZENC_DEVICE void spread(const Segment* from, const Segment* to, i64 n, u64 row_bytes) {
+ZENC_DEVICE void spread(const Segment* from, const Segment* to, u64 n, u64 row_bytes) {
     Copies copies;
     for_each_segment(n, [&](u64 i) {
         RowBatches batch(to[i], row_bytes);
@@ -186,7 +186,7 @@ ZENC_DEVICE void spread_window(const Segment& from, const Segment& to, u64 first
 // Single values of the slots that to[i] has: those of from[i], or +0 where that has none. A `to` without a
 // bitmap has all slots.
 template <class Bits>
-ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n) {
+ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, u64 n) {
     ZENC_SHARED(uint2, halves, 2 * THREADS);
     for_each_segment(n, [&](u64 i) {
         const i64 slots = static_cast<i64>(from[i].slots);
@@ -200,7 +200,7 @@ ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n) {
     });
 }
 
-ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n, u64 value_bytes) {
+ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, u64 n, u64 value_bytes) {
     with_bits(value_bytes, [&](auto bits) { spread_values<decltype(bits)>(from, to, n); });
 }
 
@@ -225,11 +225,11 @@ ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* 
 template <class Mapping>
 ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* segments,
                             const Segment* found) {
-    for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
+    for_each_segment(geometry.parts, [&](u64 part) {
         RowBatches batch(segments[part], 1);
         while (batch.next()) {
             if (!batch.has_row()) continue;
-            const u64 unit = geometry.mapping.unit(geometry.first_slot(part) + 64 * batch.word + batch.bit);
+            const u64 unit = geometry.mapping.unit(geometry.first_slot(part) + batch.slot());
             atomicOr(found->bitmap + unit / 64, 1ULL << (unit % 64));
         }
     });
@@ -244,9 +244,8 @@ ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* 
     while (batch.next()) {
         const u8* source = nullptr;
         if (batch.has_row()) {
-            const u64 unit = 64 * batch.word + batch.bit;
-            units[batch.first + lane()] = static_cast<i64>(unit);
-            source = row_of_slot<u8>(geometry, segments, geometry.slot_of(unit), row_bytes);
+            units[batch.first + lane()] = static_cast<i64>(batch.slot());
+            source = row_of_slot<u8>(geometry, segments, geometry.slot_of(batch.slot()), row_bytes);
         }
         copies.copy(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
     }
@@ -264,15 +263,15 @@ template <class Copies, class Mapping>
 ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                                i64* units, u8* out) {
     Copies copies;
-    for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
+    for_each_segment(geometry.parts, [&](u64 part) {
         const u64 start = rows_before(segments, part);
         const u8* const values = static_cast<const u8*>(segments[part].values);
         RowBatches batch(segments[part], row_bytes);
         while (batch.next()) {
             const u64 row = batch.first + lane();
             if (batch.has_row())
-                units[start + row] = static_cast<i64>(
-                    geometry.mapping.unit(geometry.first_slot(part) + 64 * batch.word + batch.bit));
+                units[start + row] =
+                    static_cast<i64>(geometry.mapping.unit(geometry.first_slot(part) + batch.slot()));
             if (u8* const to = out + (start + row) * row_bytes; to != values + row * row_bytes)
                 copies.copy(values + row * row_bytes, batch.rows, row_bytes, to);
         }

@@ -164,7 +164,7 @@ ZENC_DEVICE void merge_batch(Copies& copies, const PiecesOf<T>& pieces, const Ba
 
 // The values of targets[i], whose bitmap and ranks are there.
 template <class T, class Copies>
-ZENC_DEVICE void merge(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width,
+ZENC_DEVICE void merge(const Segment* targets, u64 n, const Pieces* of, const Segment* pieces, u64 width,
                        i64 dtype) {
     Copies copies;
     for_each_segment(n, [&](u64 i) {
@@ -194,12 +194,12 @@ ZENC_DEVICE void sum_tile(const Segment& target, const PiecesOf<T>& pieces, u64 
 // far as there is room for targets[i].count of them. Segment i counts in the words from work + i * work_words
 // on, which are 0 before: 1 + tiles_summed(slots, row bytes) of them.
 template <class T>
-ZENC_DEVICE void sum(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width,
-                     i64 dtype, u64* work, i64 work_words) {
+ZENC_DEVICE void sum(const Segment* targets, u64 n, const Pieces* of, const Segment* pieces, u64 width,
+                     i64 dtype, u64* work, u64 work_words) {
     const u64 each = words_summed(width * sizeof(T));
     for_each_segment(n, [&](u64 i) {
         const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width, Arithmetic<T>(dtype)};
-        u64* const counter = work + i * static_cast<u64>(work_words);
+        u64* const counter = work + i * work_words;
         for (u64 tile; (tile = draw_tile(counter)) * WARPS * each < words_ranked(targets[i].slots);)
             sum_tile(targets[i], mine, each, tile, counter + 1);
         __syncthreads();  // the next segment may draw
@@ -239,7 +239,7 @@ ZENC_DEVICE void mark_absent(const Segment& from, const Segment& to, u64 width) 
 }
 
 // Zeros of to[i] [count, width], which has all slots of from[i] and others: +0 in those, and -0 in others.
-ZENC_DEVICE void mark_absent(const Segment* from, const Segment* to, i64 n, u64 value_bytes, u64 width) {
+ZENC_DEVICE void mark_absent(const Segment* from, const Segment* to, u64 n, u64 value_bytes, u64 width) {
     for_each_segment(n, [&](u64 i) {
         with_bits(value_bytes, [&](auto bits) { mark_absent<decltype(bits)>(from[i], to[i], width); });
     });
@@ -302,7 +302,7 @@ ZENC_DEVICE void mark_nonzero(const Segment& from, const Segment& to, u64 width,
 }
 
 // to[i].bitmap = the slots of from[i] whose rows of `width` values are not all zero, or of `marked` ones -0.
-ZENC_DEVICE void mark_nonzero(const Segment* from, const Segment* to, i64 n, u64 value_bytes, u64 width,
+ZENC_DEVICE void mark_nonzero(const Segment* from, const Segment* to, u64 n, u64 value_bytes, u64 width,
                               bool marked) {
     for_each_segment(n, [&](u64 i) {
         with_bits(value_bytes,

@@ -92,7 +92,7 @@ ZENC_DEVICE void join_units(const Segment* table, const IndexSets& known, const 
         while (batch.next()) {
             const u8* source = nullptr;
             if (batch.has_row()) {
-                units[batch.first + lane()] = static_cast<i64>(64 * (tile.first + batch.word) + batch.bit);
+                units[batch.first + lane()] = static_cast<i64>(64 * tile.first + batch.slot());
                 source = address_of_owned(tile, parts, batch.word, batch.bit, row_bytes);
             }
             copies.copy(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);

@@ -331,8 +331,7 @@ ZENC_DEVICE void digest_owners(const Segment* table, const IndexSets& known, con
     sum = sum_of_warp(sum);
     if (lane() == 0 && sum != 0) atomicAdd(digest, sum);
     count_parts(sets, masks, counts);
-    if (is_last_block(work, gridDim.x))
-        scan(sets.starts, static_cast<i64>(sets.ranks * sets.tiles()), work + 1);
+    if (is_last_block(work, gridDim.x)) scan(sets.starts, sets.ranks * sets.tiles(), work + 1);
 }
 
 }  // namespace zenc

@@ -26,9 +26,9 @@ ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
 // Sets the bits of the slots of n units, and slots_out[i] = slot of ids[i]. *status, which is 0 before,
 // becomes the complement of the smallest i whose id is out of range; its slot is 0.
 template <class Mapping>
-ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i64 n, const Segment* marked,
+ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, u64 n, const Segment* marked,
                             i64* slots_out, u64* status) {
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
+    for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
         const u64 unit = static_cast<u64>(ids[i]);  // a negative id is a huge one
         const bool there = unit < geometry.units;
         const u64 slot = there ? geometry.slot_of(unit) : 0;
@@ -170,13 +170,13 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 v
 // Values [n, width] of units in slots [n], none of which comes twice. Each is divided by `divisor` first.
 // Lane k of a warp finds the place of row k.
 template <class Copies, class Mapping>
-ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
+ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, u64 n,
                             const u8* values, i64 dtype, i64 divisor) {
     Copies copies;
-    const u64 row_bytes = geometry.width * bytes_of_dtype(dtype), all = static_cast<u64>(n);
+    const u64 row_bytes = geometry.width * bytes_of_dtype(dtype);
     const u32 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
-    for (u64 first = warp_of_row() * together; first < all; first += warps_of_row() * together) {
-        const u32 rows = static_cast<u32>(all - first < together ? all - first : together);
+    for (u64 first = warp_of_row() * together; first < n; first += warps_of_row() * together) {
+        const u32 rows = static_cast<u32>(n - first < together ? n - first : together);
         u8* to = nullptr;
         if (lane() < rows)
             to = row_of_slot<u8>(geometry, parts, static_cast<u64>(slots[first + lane()]), row_bytes);
@@ -190,15 +190,13 @@ ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* p
                              i64 dtype, i64 divisor) {
     Copies copies;
     const u64 row_bytes = geometry.width * bytes_of_dtype(dtype);
-    for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
+    for_each_segment(geometry.parts, [&](u64 part) {
         u8* const values = static_cast<u8*>(parts[part].values);
         RowBatches batch(parts[part], row_bytes);
         while (batch.next()) {
             const u8* from = nullptr;
-            if (batch.has_row()) {
-                const u64 slot = geometry.first_slot(part) + 64 * batch.word + batch.bit;
-                from = tensor + geometry.mapping.unit(slot) * row_bytes;
-            }
+            if (batch.has_row())
+                from = tensor + geometry.mapping.unit(geometry.first_slot(part) + batch.slot()) * row_bytes;
             divide_rows(copies, from, batch.rows, row_bytes, dtype, divisor,
                         values + (batch.first + lane()) * row_bytes);
         }
@@ -401,7 +399,7 @@ private:
 // tensor becomes +0. Where bits say what is `taken` nothing else is read.
 template <class T, class Mapping>
 ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* parts, T* tensor, i64 dtype,
-                             i64 divisor, bool clears, const u64* taken, u64* work, i64 work_words) {
+                             i64 divisor, bool clears, const u64* taken, u64* work, u64 work_words) {
     ZENC_SHARED(u64, memory, WARPS * (STAGED_BYTES / sizeof(u64)));
     ZENC_SHARED(u64, words, THREADS);
     const u32 warp = threadIdx.x / WARP;
@@ -409,9 +407,9 @@ ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* p
     const Arithmetic<T> of(dtype);
     const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
     const auto divided = [&](T value) { return divisor == 1 ? value : of.round(of.widen(value) / by); };
-    for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
+    for_each_segment(geometry.parts, [&](u64 part) {
         const Segment& to = parts[part];
-        u64* const counter = work + part * static_cast<u64>(work_words);
+        u64* const counter = work + part * work_words;
         for (u64 tile; (tile = draw_tile(counter)) * THREADS < words_ranked(to.slots);) {
             const u64 first = tile * THREADS + warp * WARP;
             Stage<T> stage(mine, words + warp * WARP);

@@ -134,9 +134,9 @@ ZENC_DEVICE u64 warps_of_row() {
 
 // visit(i) for the segments i < n of a launch that this row of blocks serves.
 template <class Visit>
-ZENC_DEVICE void for_each_segment(i64 n, Visit visit) {
+ZENC_DEVICE void for_each_segment(u64 n, Visit visit) {
 #pragma unroll 1
-    for (u64 i = blockIdx.y; i < static_cast<u64>(n); i += gridDim.y) visit(i);
+    for (u64 i = blockIdx.y; i < n; i += gridDim.y) visit(i);
 }
 
 ZENC_DEVICE u64 sum_of_warp(u64 value) {

@@ -29,7 +29,7 @@ ZENC_DEVICE void clear_signs_of_zeros(T* tensor, u64 n) {
 // The values of segments of parts that are ranges of the tensor, each divided by `divisor`: zeros are +0, or
 // -0 if it `marks` what is absent.
 template <class T, class Mapping>
-ZENC_DEVICE void take_ranges(const Geometry<Mapping>& geometry, const Segment* segments, i64 n,
+ZENC_DEVICE void take_ranges(const Geometry<Mapping>& geometry, const Segment* segments, u64 n,
                              const T* tensor, i64 dtype, i64 divisor, bool marks) {
     const Arithmetic<T> of(dtype);
     const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
@@ -73,7 +73,7 @@ ZENC_DEVICE void sum_vector(const PiecesOf<T>& pieces, u64 first, T* out) {
 
 // The values of targets[i], all slots: the sum of its pieces, which have all slots too.
 template <class T>
-ZENC_DEVICE void sum_ranges(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width,
+ZENC_DEVICE void sum_ranges(const Segment* targets, u64 n, const Pieces* of, const Segment* pieces, u64 width,
                             i64 dtype) {
     constexpr u32 N = sizeof(uint4) / sizeof(T);
     for_each_segment(n, [&](u64 i) {

@@ -10,8 +10,6 @@
 
 namespace zenc {
 
-// The rows of a segment, up to 32 at a time for a warp.
-
 // Lane k holds row number k of a batch, if there is one.
 class Batch {
 public:
@@ -21,6 +19,7 @@ public:
     u32 bit = 0;
 
     ZENC_DEVICE bool has_row() const { return lane() < rows; }
+    ZENC_DEVICE u64 slot() const { return 64 * word + bit; }
 
     // Leaves out rows from number `end` on; whether there is one below it.
     ZENC_DEVICE bool cut(u64 end) {

@@ -90,18 +90,17 @@ ZENC_DEVICE u64 sum_of_warps_before(u64 own, u64* states, u64 tile) {
 
 // numbers[i] becomes the sum of those before it, by all blocks of the row. `work` has scan_words(n) words,
 // which are 0 before.
-ZENC_DEVICE void scan(u64* numbers, i64 n, u64* work) {
+ZENC_DEVICE void scan(u64* numbers, u64 n, u64* work) {
     constexpr u32 EACH = SCAN_TILE / THREADS;
-    const u64 end = static_cast<u64>(n);
-    for (u64 tile; (tile = draw_tile(work)) < ceil_divide(end, SCAN_TILE);) {
+    for (u64 tile; (tile = draw_tile(work)) < ceil_divide(n, SCAN_TILE);) {
         const u64 first = tile * SCAN_TILE + threadIdx.x * EACH;
         u64 own[EACH], sum = 0;
-        for (u32 k = 0; k < EACH; ++k) sum += own[k] = first + k < end ? numbers[first + k] : 0;
+        for (u32 k = 0; k < EACH; ++k) sum += own[k] = first + k < n ? numbers[first + k] : 0;
         const u64 up_to = inclusive_in_warp(sum);
         u64 before =
             sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), work + 1, tile) + up_to - sum;
         for (u32 k = 0; k < EACH; before += own[k++])
-            if (first + k < end) numbers[first + k] = before;
+            if (first + k < n) numbers[first + k] = before;
     }
     __syncthreads();  // the next scan may draw
 }
@@ -170,10 +169,9 @@ ZENC_DEVICE void rank_one(const Segment& segment, u64* work, u64& found) {
 }
 
 // The ranks of all segments. Segment i scans in the words from work + i * work_words on.
-ZENC_DEVICE void rank(const Segment* segments, i64 n, u64* work, i64 work_words) {
+ZENC_DEVICE void rank(const Segment* segments, u64 n, u64* work, u64 work_words) {
     u64 found = 0;
-    for_each_segment(n,
-                     [&](u64 i) { rank_one(segments[i], work + i * static_cast<u64>(work_words), found); });
+    for_each_segment(n, [&](u64 i) { rank_one(segments[i], work + i * work_words, found); });
 }
 
 // The same of one segment by one block, which needs no words.

@@ -8,8 +8,6 @@
 
 namespace zenc {
 
-// The occupied slots of a segment, or the absent ones, by their numbers.
-
 // How many slots are occupied; never more than there is room for, whatever a peer says.
 ZENC_DEVICE u64 occupied(const Segment& segment) {
     if (segment.actual == nullptr || *segment.actual > segment.count) return segment.count;
@@ -79,7 +77,7 @@ ZENC_DEVICE u64 word_with_full_blocks(const Segment& segment, u64 shift, u64 at)
 
 // to[i].bitmap = all slots that to[i].format fills up of from[i]: every one under dense, and those of the
 // blocks that have any under block(k).
-ZENC_DEVICE void fill(const Segment* from, const Segment* to, i64 n) {
+ZENC_DEVICE void fill(const Segment* from, const Segment* to, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const Segment target = to[i];
         for (u64 w = thread_of_row(); w < words_of(target.slots); w += threads_of_row()) {
@@ -107,13 +105,12 @@ ZENC_DEVICE void empty(const Segment& segment) {
 // Raises unless all segments, which are marked and ranked, have room, and words are what they should be. Then
 // writes how many slots segments have; once `raised` they have none, as if they had never been marked. By one
 // block, since nothing else is to be done.
-ZENC_DEVICE void admit(const Segment* segments, i64 n, const Expected* words, i64 m, u64* raised) {
+ZENC_DEVICE void admit(const Segment* segments, u64 n, const Expected* words, u64 m, u64* raised) {
     bool wrong = false;
 #pragma unroll 1
-    for (u64 i = threadIdx.x; i < static_cast<u64>(m); i += THREADS)
-        wrong |= *words[i].word != words[i].right;
+    for (u64 i = threadIdx.x; i < m; i += THREADS) wrong |= *words[i].word != words[i].right;
 #pragma unroll 1
-    for (u64 i = threadIdx.x; i < static_cast<u64>(n); i += THREADS) {
+    for (u64 i = threadIdx.x; i < n; i += THREADS) {
         const Segment& segment = segments[i];
         const u64 found = set_between(segment.ranks[0], segment.ranks[ranks_of(segment.slots) - 1]);
         *segment.actual = found;
@@ -123,7 +120,7 @@ ZENC_DEVICE void admit(const Segment* segments, i64 n, const Expected* words, i6
     __syncthreads();
     if (load_relaxed(raised) == 0) return;
 #pragma unroll 1
-    for (u64 i = 0; i < static_cast<u64>(n); ++i) {
+    for (u64 i = 0; i < n; ++i) {
         if (threadIdx.x == 0) *segments[i].actual = 0;
         empty(segments[i]);
         __syncthreads();  // the last rank of a part may be the first of the next one
@@ -134,9 +131,9 @@ ZENC_DEVICE void admit(const Segment* segments, i64 n, const Expected* words, i6
 // or to memory of the host, which then hears a bell.
 
 // A word a thread, by one block. The last row may be a bell.
-ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
+ZENC_DEVICE void gather(const Gathered* rows, u64 n) {
 #pragma unroll 1
-    for (u64 i = threadIdx.x; i < static_cast<u64>(n); i += THREADS) {
+    for (u64 i = threadIdx.x; i < n; i += THREADS) {
         const Gathered row = rows[i];
         if (row.from == row.to) continue;
         *row.to = row.from == nullptr    ? reinterpret_cast<u64>(row.first)

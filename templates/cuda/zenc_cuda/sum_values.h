@@ -194,7 +194,7 @@ ZENC_DEVICE void sum_windows(const Segment& target, const PiecesOf<T>& pieces, v
 // targets[i].values = the sums of their pieces, as far as there is room for targets[i].count of them. Bitmaps
 // and ranks are there. If there may be BLOCKS, windows are looked at for whole halves.
 template <class T, bool BLOCKS = false>
-ZENC_DEVICE void sum_values(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces,
+ZENC_DEVICE void sum_values(const Segment* targets, u64 n, const Pieces* of, const Segment* pieces,
                             i64 dtype) {
     ZENC_SHARED(u64, memory, WARPS * (LaneSums<T>::BYTES / sizeof(u64)));
     u64* const mine = memory + threadIdx.x / WARP * (LaneSums<T>::BYTES / sizeof(u64));
@@ -205,7 +205,7 @@ ZENC_DEVICE void sum_values(const Segment* targets, i64 n, const Pieces* of, con
 }
 
 template <class T>
-ZENC_DEVICE void sum_blocks(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces,
+ZENC_DEVICE void sum_blocks(const Segment* targets, u64 n, const Pieces* of, const Segment* pieces,
                             i64 dtype) {
     sum_values<T, true>(targets, n, of, pieces, dtype);
 }

@@ -42,9 +42,7 @@ inline CodedRow coded_row(const Held& held, u64 key = 0) {
 }
 
 inline u64 most_values(const CodedRows& rows) {
-    u64 found = 0;
-    for (const CodedRow& row : rows) found = row.n > found ? row.n : found;
-    return found;
+    return most(rows, [](const CodedRow& row) { return row.n; });
 }
 
 static const Kernel RAISE_OF_ROWS("zenc_raise_of_rows", Typed::YES);

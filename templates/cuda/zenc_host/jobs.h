@@ -187,10 +187,8 @@ private:
     }
 
     bool has_values(const Jobs& batch, const Job& job) const {
-        if (!goes_with(batch, job)) return false;
-        for (const Held* held : job.from)
-            if (!held->valued) return false;
-        return true;
+        const auto valued = [](const Held* held) { return held->valued; };
+        return goes_with(batch, job) && std::all_of(job.from.begin(), job.from.end(), valued);
     }
 
     // Whether the values of a sum are made with its bitmap: of narrow rows, unless they lie in a result,
@@ -406,9 +404,8 @@ private:
     }
 
     static bool any_encoded(const Jobs& batch) {
-        for (const Held* held : pieces_of(batch))
-            if (held->encoded) return true;
-        return false;
+        const Several from = pieces_of(batch);
+        return std::any_of(from.begin(), from.end(), [](const Held* held) { return held->encoded; });
     }
 
     void sum_encoded(const Jobs& batch) {

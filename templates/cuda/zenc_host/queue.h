@@ -34,17 +34,13 @@ inline u64 first_of_range(const Call& call, u64 part) {
 }
 
 inline Partition partition_of(const Call& call, u64 parts) {
-    u64 largest = 0;
-    for (u64 part = 0; part < parts; ++part) {
-        const u64 slots = static_cast<u64>(call.part_slots[part]);
-        if (slots > largest) largest = slots;
-    }
+    const i64 largest = *std::max_element(call.part_slots, call.part_slots + parts);
     const u64 units = static_cast<u64>(call.units);
     return {
         units,
         static_cast<u64>(call.width),
         parts,
-        largest,
+        static_cast<u64>(largest),
         call.block == 0 ? Permutation(0, 0, 1) : Permutation(call.seed, units, static_cast<u64>(call.block)),
         HashFunction(call.seed, 0),
         call.tables};
@@ -361,11 +357,11 @@ inline i64 number_of(const std::vector<Entry>& table) {
     return static_cast<i64>(table.size());
 }
 
-// The largest of what `of` says of segments.
-template <class Of>
-inline u64 most(const Segments& segments, Of of) {
+// The largest of what `of` says of segments, or rows.
+template <class Entry, class Of>
+inline u64 most(const std::vector<Entry>& table, Of of) {
     u64 found = 0;
-    for (const Segment& segment : segments) found = of(segment) > found ? of(segment) : found;
+    for (const Entry& each : table) found = std::max<u64>(found, of(each));
     return found;
 }
 

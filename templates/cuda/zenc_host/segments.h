@@ -111,9 +111,7 @@ inline bool is_range(const Held& held) {
 }
 
 inline bool all_ranges(const Several& which) {
-    for (const Held* held : which)
-        if (!is_range(*held)) return false;
-    return true;
+    return std::all_of(which.begin(), which.end(), [](const Held* held) { return is_range(*held); });
 }
 
 // Aligned for the widest loads.

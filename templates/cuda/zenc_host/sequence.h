@@ -281,9 +281,7 @@ private:
     }
 
     static bool has(Numbers numbers, i64 number) {
-        for (const i64 each : numbers)
-            if (each == number) return true;
-        return false;
+        return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
     }
 
     // What is used for the last time goes to `to`, until that is done.
@@ -365,9 +363,7 @@ private:
     }
 
     static bool all_counted(const Several& which) {
-        for (const Held* each : which)
-            if (!each->counted) return false;
-        return true;
+        return std::all_of(which.begin(), which.end(), [](const Held* each) { return each->counted; });
     }
 
     // Memory for a sparse result, of parts that are counted: where that can be before the last messages are

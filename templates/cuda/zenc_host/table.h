@@ -12,12 +12,6 @@
 
 namespace zenc {
 
-// A program, and the words that it points to.
-struct LoadedProgram {
-    std::vector<i64> words;
-    Program program;
-};
-
 // Words, one after another.
 class Words {
 public:
@@ -147,41 +141,39 @@ inline i64 run(Call& call, const Program* program) {
     return call.outcome;
 }
 
-// The same for a unit of compiled `programs`, of one rank each.
-inline i64 run_compiled(Call& call, const Program* programs, u64 n) {
-    const Communicator& group = *static_cast<const Communicator*>(call.communicator);
-    const Program* mine = nullptr;
-    for (u64 i = 0; i < n; ++i)
-        if (programs[i].of.rank == group.rank) mine = programs + i;
-    return run(call, mine);
-}
+// A program, and the words that it points to.
+struct LoadedProgram {
+    LoadedProgram(const i64* first, i64 n) : words_(first, first + n) {
+        Words words(words_.data());
+        program.of = *words.several<TableHeader>(1);
+        program.segments = words.several<SegmentSpec>(program.of.segments);
+        program.cuts = words.several<SlotCut>(program.of.cuts);
+        program.pieces = words.several<i64>(program.of.pieces);
+        program.statements = words.at();
+        program.number_of_words = words_.data() + words_.size() - words.at();
+        program.play = play_table;
+    }
+
+    Program program;
+
+private:
+    const std::vector<i64> words_;
+};
 
 // Plays the table that the call has; without one, the program of the rank that calls among `n` compiled ones.
 inline i64 run_loaded_or(Call& call, const Program* programs, u64 n) {
-    const auto* const loaded = static_cast<const LoadedProgram*>(call.program);
-    return loaded == nullptr ? run_compiled(call, programs, n) : run(call, &loaded->program);
-}
-
-// Points `to.program` into its words.
-inline void lay_out(LoadedProgram& to) {
-    Words words(to.words.data());
-    Program& made = to.program;
-    made.of = *words.several<TableHeader>(1);
-    made.segments = words.several<SegmentSpec>(made.of.segments);
-    made.cuts = words.several<SlotCut>(made.of.cuts);
-    made.pieces = words.several<i64>(made.of.pieces);
-    made.statements = words.at();
-    made.number_of_words = to.words.data() + to.words.size() - words.at();
-    made.play = play_table;
+    if (call.program != nullptr) return run(call, &static_cast<const LoadedProgram*>(call.program)->program);
+    const i64 rank = static_cast<const Communicator*>(call.communicator)->rank;
+    const auto is_mine = [=](const Program& each) { return each.of.rank == rank; };
+    const Program* const mine = std::find_if(programs, programs + n, is_mine);
+    return run(call, mine == programs + n ? nullptr : mine);
 }
 
 extern "C" {
 
 // A table of `n` words, which is copied. Returns what a Call takes as `program`.
 ZENC_EXPORT void* zenc_load_program(const i64* words, i64 n) {
-    auto* const loaded = new LoadedProgram{{words, words + n}, {}};
-    lay_out(*loaded);
-    return loaded;
+    return new LoadedProgram(words, n);
 }
 
 // No call may be under way.

@@ -72,7 +72,7 @@ ZENC_DEVICE void store_sums(const Accumulating<T>& sums, u64 i, Added<T, N>& fou
         float x = sums.sum(found, k);
         const u32 magnitude = magnitude_of(x);
         facts.gradient += static_cast<double>(gradient) * gradient;
-        facts.greatest = magnitude > facts.greatest ? magnitude : facts.greatest;
+        raise(facts.greatest, magnitude);
         visit(k, magnitude);
         if (of.taken != nullptr) {
             const bool takes = is_taken(search, magnitude, 0);
@@ -164,7 +164,7 @@ ZENC_DEVICE void accumulate_part(const Accumulating<T>& sums, const Selecting& b
 // Reads 8 and writes 4 bytes a float32; with momentum reads 12 and writes 8. One more is written of what is
 // taken at once.
 template <class T>
-ZENC_DEVICE void accumulate(const Adding& of, i64 n, u64* greatest, double* squares, double* left,
+ZENC_DEVICE void accumulate(const Adding& of, u64 n, u64* greatest, double* squares, double* left,
                             const Selecting& by) {
     ZENC_SHARED(u64, aside, ASIDE);
     ZENC_SHARED(u32, put, 1);
@@ -173,7 +173,7 @@ ZENC_DEVICE void accumulate(const Adding& of, i64 n, u64* greatest, double* squa
     if (threadIdx.x == 0) *put = 0;
     __syncthreads();
     if (by.searches == nullptr) {
-        const Search all{0, static_cast<u64>(n), 0, 0, 0, 0, 0, 0, NONE_LISTED, 0};
+        const Search all{0, n, 0, 0, 0, 0, 0, 0, NONE_LISTED, 0};
         accumulate_part(sums, by, all, {}, facts);
     } else {
         for_each_part(by, [&](u64 part) {
@@ -229,11 +229,10 @@ ZENC_DEVICE void guess_least(const Adding& of, const Selecting& by) {
 
 // A sample of the magnitudes of `drawn` values, one of each of as many stretches of the n.
 template <class T>
-ZENC_DEVICE void draw_sample(const Adding& of, i64 n, i64 drawn, i64 key, float* out) {
+ZENC_DEVICE void draw_sample(const Adding& of, u64 n, u64 drawn, u64 key, float* out) {
     const Accumulating<T> sums{of};
-    const u64 units = static_cast<u64>(n), wanted = static_cast<u64>(drawn);
-    for (u64 i = thread_of_row(); i < wanted; i += threads_of_row())
-        out[i] = float_of(sums.magnitude(drawn_unit(static_cast<u64>(key), i, units, wanted)));
+    for (u64 i = thread_of_row(); i < drawn; i += threads_of_row())
+        out[i] = float_of(sums.magnitude(drawn_unit(key, i, n, drawn)));
 }
 
 template <u32 N, class T>
@@ -241,28 +240,21 @@ ZENC_DEVICE u32 greatest_of(const T* values) {
     const auto found = Columns<T, N>::load(values);
     u32 greatest = 0;
 #pragma unroll
-    for (u32 k = 0; k < N; ++k) {
-        const u32 magnitude = magnitude_of(Type<T>::widen(found.of[k]));
-        greatest = magnitude > greatest ? magnitude : greatest;
-    }
+    for (u32 k = 0; k < N; ++k) raise(greatest, magnitude_of(Type<T>::widen(found.of[k])));
     return greatest;
 }
 
 // The magnitude of each row, without sign, is that of its greatest value; of rows of one value it is written,
 // too.
 template <class T>
-ZENC_DEVICE void row_magnitudes(const T* values, i64 rows, i64 width, float* out) {
+ZENC_DEVICE void row_magnitudes(const T* values, u64 rows, u64 width, float* out) {
     if (width == 1) {
-        for_each_vector<1>(static_cast<u64>(rows),
-                           [&](u64 i) { out[i] = float_of(greatest_of<1>(values + i)); });
+        for_each_vector<1>(rows, [&](u64 i) { out[i] = float_of(greatest_of<1>(values + i)); });
         return;
     }
-    for (u64 row = warp_of_row(); row < static_cast<u64>(rows); row += warps_of_row()) {
+    for (u64 row = warp_of_row(); row < rows; row += warps_of_row()) {
         u32 greatest = 0;
-        for (u64 i = lane(); i < static_cast<u64>(width); i += WARP) {
-            const u32 magnitude = magnitude_of(Type<T>::widen(values[row * static_cast<u64>(width) + i]));
-            greatest = magnitude > greatest ? magnitude : greatest;
-        }
+        for (u64 i = lane(); i < width; i += WARP) raise(greatest, greatest_of<1>(values + row * width + i));
         greatest = greatest_of_warp(greatest);
         if (lane() == 0) out[row] = float_of(greatest);
     }
@@ -270,12 +262,11 @@ ZENC_DEVICE void row_magnitudes(const T* values, i64 rows, i64 width, float* out
 
 // *greatest, which is 0 before, becomes the greatest magnitude.
 template <class T>
-ZENC_DEVICE void raise_greatest(const T* values, i64 n, u64* greatest) {
+ZENC_DEVICE void raise_greatest(const T* values, u64 n, u64* greatest) {
     u32 most = 0;
-    const auto raise = [&](u32 magnitude) { most = magnitude > most ? magnitude : most; };
     for_all_values<4>(
-        static_cast<u64>(n), in_vectors(values), [&](u64 i) { raise(greatest_of<4>(values + i)); },
-        [&](u64 i) { raise(greatest_of<1>(values + i)); });
+        n, in_vectors(values), [&](u64 i) { raise(most, greatest_of<4>(values + i)); },
+        [&](u64 i) { raise(most, greatest_of<1>(values + i)); });
     raise_to(greatest, most);
 }
 

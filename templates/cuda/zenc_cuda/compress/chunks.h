@@ -33,7 +33,7 @@ ZENC_DEVICE void pack_chunk(const Multiple<float>& of, u64 first, u64 n, u32 bit
 }
 
 // Chunks in the rooms of `work`, and their lengths. The facts of rows are known.
-ZENC_DEVICE void code_chunks(const CodedRow* rows, i64 n) {
+ZENC_DEVICE void code_chunks(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         const u32 bits = static_cast<u32>(row.code.bits);
@@ -55,7 +55,7 @@ ZENC_DEVICE void code_chunks(const CodedRow* rows, i64 n) {
 }
 
 // Chunks one after another behind their lengths, and what stands in front of these.
-ZENC_DEVICE void join_chunks(const CodedRow* rows, i64 n) {
+ZENC_DEVICE void join_chunks(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         const u64 chunks = ceil_divide(row.n, CHUNK);
@@ -97,7 +97,7 @@ ZENC_DEVICE bool read_chunk(const CodedRow& row, u64 chunk, u64 at, u64 length, 
 }
 
 // The values of rows from bytes of which there are `code.block` of each.
-ZENC_DEVICE void decode_chunks(const CodedRow* rows, i64 n) {
+ZENC_DEVICE void decode_chunks(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         const u64 chunks = ceil_divide(row.n, CHUNK), all = static_cast<u64>(row.code.block);

@@ -16,9 +16,8 @@ ZENC_DEVICE void find_step(const CodedRow& row) {
     u32 greatest = 0, least = 0;
     for (u64 i = thread_of_row(); i < row.n; i += threads_of_row()) {
         const float x = Type<T>::widen(static_cast<const T*>(row.values)[i]);
-        const u32 magnitude = magnitude_of(x), lowest = ~lowest_bit(x);
-        greatest = magnitude > greatest ? magnitude : greatest;
-        least = lowest > least ? lowest : least;
+        raise(greatest, magnitude_of(x));
+        raise(least, ~lowest_bit(x));
     }
     greatest = greatest_of_warp(greatest);
     least = greatest_of_warp(least);
@@ -109,7 +108,7 @@ ZENC_DEVICE Source<T> source_of(const CodedRow& row) {
 
 // The scales of all rows whose codes have some, in blocks too long for one warp, or facts of them.
 template <class T>
-ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
+ZENC_DEVICE void scale_rows(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         if (has_one_step(row.code)) return find_step<T>(row);
@@ -124,7 +123,7 @@ ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
 // All bytes but scales, zeros up to a multiple of 8 behind them; and what the bytes mean, where that is
 // wanted.
 template <class T>
-ZENC_DEVICE void encode_rows(const CodedRow* rows, i64 n) {
+ZENC_DEVICE void encode_rows(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         if (row.code.number == ASC_CODE) return;  // chunks.h
@@ -139,7 +138,7 @@ ZENC_DEVICE void encode_rows(const CodedRow* rows, i64 n) {
 }
 
 template <class T>
-ZENC_DEVICE void decode_rows(const CodedRow* rows, i64 n) {
+ZENC_DEVICE void decode_rows(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         if (row.code.number == ASC_CODE) return;
@@ -173,7 +172,7 @@ ZENC_DEVICE void load_piece(const Code& code, const CodedRow& row, const Divider
 // The values of targets[i]: the sum of its pieces, added in their order, of which some have a code of blocks,
 // the same for all. All of them have all slots.
 template <class T>
-ZENC_DEVICE void sum_rows(const CodedRow* targets, i64 n, const Pieces* of, const CodedRow* pieces) {
+ZENC_DEVICE void sum_rows(const CodedRow* targets, u64 n, const Pieces* of, const CodedRow* pieces) {
     constexpr u32 N = 4;
     for_each_segment(n, [&](u64 i) {
         const CodedRow& to = targets[i];
@@ -203,17 +202,15 @@ ZENC_DEVICE void sum_rows(const CodedRow* targets, i64 n, const Pieces* of, cons
 
 // *greatest is raised to the greatest magnitude of rows: of their values, or of scales that tell of them.
 template <class T>
-ZENC_DEVICE void raise_of_rows(const CodedRow* rows, i64 n, u64* greatest) {
+ZENC_DEVICE void raise_of_rows(const CodedRow* rows, u64 n, u64* greatest) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
-        if (!scales_tell(row.code))
-            return raise_greatest(static_cast<const T*>(row.values), static_cast<i64>(row.n), greatest);
+        if (!scales_tell(row.code)) return raise_greatest(static_cast<const T*>(row.values), row.n, greatest);
         const auto* const scales = reinterpret_cast<const float*>(row.bytes);
         const u64 blocks = ceil_divide(row.n, static_cast<u64>(row.code.block));
         u32 most = 0;
         for_each_vector<1>(row.code.number == ONEBIT_CODE ? 2 * blocks : blocks, [&](u64 k) {
-            const u32 magnitude = magnitude_of(Type<T>::widen(Type<T>::round(scales[k])));
-            most = magnitude > most ? magnitude : most;
+            raise(most, magnitude_of(Type<T>::widen(Type<T>::round(scales[k]))));
         });
         raise_to(greatest, most);
     });
@@ -223,12 +220,12 @@ ZENC_DEVICE void raise_of_rows(const CodedRow* rows, i64 n, u64* greatest) {
 // unit.
 template <class Mapping>
 ZENC_DEVICE void keep_losses(const Geometry<Mapping>& geometry, const Segment* segments, const CodedRow* rows,
-                             i64 n, float* residual) {
+                             u64 n, float* residual) {
     for_each_segment(n, [&](u64 i) {
         RowBatches batch(segments[i], geometry.width * sizeof(float));
         while (batch.next()) {
             if (!batch.has_row()) continue;
-            const u64 slot = geometry.first_slot(segments[i].part) + 64 * batch.word + batch.bit;
+            const u64 slot = geometry.first_slot(segments[i].part) + batch.slot();
             const float* const loss = rows[i].loss + (batch.first + lane()) * geometry.width;
             float* const kept = residual + geometry.mapping.unit(slot) * geometry.width;
             for (u64 column = 0; column < geometry.width; ++column) kept[column] += loss[column];

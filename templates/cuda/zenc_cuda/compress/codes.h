@@ -8,11 +8,12 @@
 
 namespace zenc {
 
+ZENC_DEVICE void raise(u32& greatest, u32 value) {
+    greatest = value > greatest ? value : greatest;
+}
+
 ZENC_DEVICE u32 greatest_of_warp(u32 value) {
-    for (int by = WARP / 2; by != 0; by /= 2) {
-        const u32 other = __shfl_xor_sync(ALL_LANES, value, by);
-        value = other > value ? other : value;
-    }
+    for (int by = WARP / 2; by != 0; by /= 2) raise(value, __shfl_xor_sync(ALL_LANES, value, by));
     return value;
 }
 
@@ -44,8 +45,7 @@ ZENC_DEVICE void scale_blocks(const Code& code, const Source<T>& from, u64 at, u
         BlockFacts facts{end - at * block < block ? end - at * block : block, 0, 0, {0, 0}};
         for (u64 i = lane(); i < facts.values; i += WARP) {
             const float x = from.at(at * block + i);
-            const u32 magnitude = magnitude_of(x);
-            facts.greatest = magnitude > facts.greatest ? magnitude : facts.greatest;
+            raise(facts.greatest, magnitude_of(x));
             facts.negative += is_negative(x);
             for (int sum = 0; sum < Code::SUMS; ++sum) facts.sums[sum] += term<Code>(sum, x);
         }

@@ -8,18 +8,17 @@
 namespace zenc {
 
 // One unit of each of k stretches of as equal a length as there is, for 1 <= k <= n.
-ZENC_DEVICE void draw_units(i64 n, i64 k, i64 key, i64* out) {
-    const u64 wanted = static_cast<u64>(k);
-    for (u64 i = thread_of_row(); i < wanted; i += threads_of_row())
-        out[i] = static_cast<i64>(drawn_unit(static_cast<u64>(key), i, static_cast<u64>(n), wanted));
+ZENC_DEVICE void draw_units(u64 n, u64 k, u64 key, i64* out) {
+    for (u64 i = thread_of_row(); i < k; i += threads_of_row())
+        out[i] = static_cast<i64>(drawn_unit(key, i, n, k));
 }
 
 // out [k, width] = the rows of `units`, each of which comes once; what is left of them stays.
 //
 // Reads 4 and writes 8 bytes a float32 that is taken, and reads 8 bytes a unit.
 template <class T>
-ZENC_DEVICE void take_units(float* left, const i64* units, i64 k, i64 width, T* out, float* velocity) {
-    const Divider by(static_cast<u64>(width));
+ZENC_DEVICE void take_units(float* left, const i64* units, u64 k, u64 width, T* out, float* velocity) {
+    const Divider by(width);
     for (u64 i = thread_of_row(); i < static_cast<u64>(k * width); i += threads_of_row()) {
         const u64 row = by.quotient(i);
         const u64 at = static_cast<u64>(units[row]) * by.divisor + (i - row * by.divisor);
@@ -33,9 +32,9 @@ ZENC_DEVICE void take_units(float* left, const i64* units, i64 k, i64 width, T* 
 //
 // Reads 8 and writes 4 bytes a float32.
 template <class T>
-ZENC_DEVICE void remember(const T* result, i64 n, i64 beta, float* history) {
+ZENC_DEVICE void remember(const T* result, u64 n, i64 beta, float* history) {
     const float old = float_of(static_cast<u32>(beta)), fresh = 1 - old;
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
+    for (u64 i = thread_of_row(); i < n; i += threads_of_row())
         history[i] = old * history[i] + fresh * float_of(magnitude_of(Type<T>::widen(result[i])));
 }
 
@@ -55,7 +54,7 @@ ZENC_DEVICE u32 greatest_of_block(u32 value) {
     if (lane() == 0) found[threadIdx.x / WARP] = mine;
     __syncthreads();
     u32 most = 0;
-    for (u32 warp = 0; warp < WARPS; ++warp) most = most < found[warp] ? found[warp] : most;
+    for (u32 warp = 0; warp < WARPS; ++warp) raise(most, found[warp]);
     return most;
 }
 
@@ -86,19 +85,16 @@ ZENC_DEVICE void add_in_halves(u32* low, u32* high, u64 number) {
 // out [rows, cells] = the sketch of the values [n]; NaN in the cells of a group that is not finite.
 //
 // Reads 4 bytes a float32, once more from the cache, and writes 4 a cell.
-ZENC_DEVICE void insert_in_sketch(const float* values, i64 n, i64 of_rows, i64 cells, i64 key, float* out) {
+ZENC_DEVICE void insert_in_sketch(const float* values, u64 n, u64 of_rows, u64 cells, u64 key, float* out) {
     ZENC_SHARED(u32, low, MOST_SKETCH_WORDS);
     ZENC_SHARED(u32, high, MOST_SKETCH_WORDS);
     const u32 rows = static_cast<u32>(of_rows);
-    const SketchGroups groups(static_cast<u64>(key), static_cast<u64>(n), rows, static_cast<u64>(cells));
+    const SketchGroups groups(key, n, rows, cells);
     for_sketch_groups(groups, [&](u64 group) {
         const u64 own = groups.cells_of(group), words = rows * own;
         for (u64 i = threadIdx.x; i < words; i += THREADS) low[i] = high[i] = 0;
         u32 most = 0;
-        for_sketched_units(groups, group, [&](u64 unit) {
-            const u32 magnitude = magnitude_of(values[unit]);
-            most = most < magnitude ? magnitude : most;
-        });
+        for_sketched_units(groups, group, [&](u64 unit) { raise(most, magnitude_of(values[unit])); });
         const u32 greatest = greatest_of_block(most);
         const bool finite = greatest < INFINITE;
         const int exponent = finite ? sketch_exponent(float_of(greatest), groups.most_units()) : 0;
@@ -140,11 +136,11 @@ ZENC_DEVICE float median_of(u64 key, u64 unit, u32 of_rows, const float* own_cel
 //
 // Reads 4 bytes a cell, and writes a value.
 template <class T>
-ZENC_DEVICE void query_sketch(const float* sketch, i64 n, i64 of_rows, i64 cells, i64 key, T* out) {
+ZENC_DEVICE void query_sketch(const float* sketch, u64 n, u64 of_rows, u64 cells, u64 key, T* out) {
     ZENC_SHARED(float, own_cells, MOST_SKETCH_WORDS);
     ZENC_SHARED(u64, squares, 1);
     const u32 rows = static_cast<u32>(of_rows);
-    const SketchGroups groups(static_cast<u64>(key), static_cast<u64>(n), rows, static_cast<u64>(cells));
+    const SketchGroups groups(key, n, rows, cells);
     const float factor = damping(groups.cells, groups.n);
     for_sketch_groups(groups, [&](u64 group) {
         const u64 own = groups.cells_of(group), words = rows * own;
@@ -152,8 +148,7 @@ ZENC_DEVICE void query_sketch(const float* sketch, i64 n, i64 of_rows, i64 cells
         for (u64 i = threadIdx.x; i < words; i += THREADS) {
             const u64 row = i / own;
             own_cells[i] = sketch[row * groups.cells + groups.first_cell(group) + (i - row * own)];
-            const u32 magnitude = magnitude_of(own_cells[i]);
-            most = most < magnitude ? magnitude : most;
+            raise(most, magnitude_of(own_cells[i]));
         }
         if (threadIdx.x == 0) *squares = 0;
         const u32 greatest = greatest_of_block(most);
@@ -173,14 +168,14 @@ ZENC_DEVICE void query_sketch(const float* sketch, i64 n, i64 of_rows, i64 cells
     });
 }
 
-// Each `of_chunk` of values [n], without a rest, becomes its product with matrix [of_chunk, of_chunk].
+// Each `chunk` of values [n], without a rest, becomes its product with matrix [chunk, chunk].
 //
 // Products of floats are exact as doubles: a fused sum has the same bits. Reads and writes 4 bytes a float32.
-ZENC_DEVICE void transform(float* values, i64 n, i64 of_chunk, const float* matrix) {
+ZENC_DEVICE void transform(float* values, u64 n, u64 chunk, const float* matrix) {
     ZENC_SHARED(float, own, TRANSFORMED);
-    const u64 chunk = static_cast<u64>(of_chunk), together = TRANSFORMED / chunk * chunk;
-    for (u64 first = blockIdx.y * together; first < static_cast<u64>(n); first += gridDim.y * together) {
-        const u64 rest = static_cast<u64>(n) - first, count = rest < together ? rest : together;
+    const u64 together = TRANSFORMED / chunk * chunk;
+    for (u64 first = blockIdx.y * together; first < n; first += gridDim.y * together) {
+        const u64 rest = n - first, count = rest < together ? rest : together;
         for (u64 i = threadIdx.x; i < count; i += THREADS) own[i] = values[first + i];
         __syncthreads();
         for (u64 at = threadIdx.x; at < count; at += THREADS) {
@@ -198,11 +193,11 @@ ZENC_DEVICE void transform(float* values, i64 n, i64 of_chunk, const float* matr
 //
 // Reads 4 and writes 8 bytes a float32.
 template <class T>
-ZENC_DEVICE void quantise_fixed(float* left, i64 n, i64 exponent, i64 levels, T* gradient) {
+ZENC_DEVICE void quantise_fixed(float* left, u64 n, i64 exponent, i64 levels, T* gradient) {
     const bool finite = exponent != NOT_FINITE;
     const float step = finite ? power_of_two(static_cast<int>(exponent)) : not_a_number();
     const int most = static_cast<int>(levels);
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
+    for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
         const float x = left[i];
         gradient[i] = Type<T>::round(static_cast<float>(clamp_to(nearest(x / step), most)) * step);
         left[i] = x - Type<T>::widen(gradient[i]);

@@ -138,9 +138,9 @@ ZENC_DEVICE void find_digit(const Selecting& by, i64 at) {
 }
 
 // The threshold of the first search, of all units that reach it.
-ZENC_DEVICE void use_threshold(Search* search, i64 units) {
+ZENC_DEVICE void use_threshold(Search* search, u64 units) {
     if (thread_of_row() != 0) return;
-    search->units = static_cast<u64>(units);
+    search->units = units;
     search->last = EVERY_UNIT;
     search->open = 0;
     search->least = search->magnitude;

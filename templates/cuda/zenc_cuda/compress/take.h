@@ -71,24 +71,24 @@ ZENC_DEVICE void take(const Selecting& by, const Moving& of, const Drawing& draw
 
 // Of a tensor whose bits say what is `taken`, everything else becomes +0.
 template <class T>
-ZENC_DEVICE void clear_untaken(T* tensor, i64 n, const u64* taken) {
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
+ZENC_DEVICE void clear_untaken(T* tensor, u64 n, const u64* taken) {
+    for (u64 i = thread_of_row(); i < n; i += threads_of_row())
         if ((taken[i / 64] >> (i % 64) & 1) == 0) tensor[i] = T{};
 }
 
 // All that is marked.
 template <class T>
-ZENC_DEVICE void take_marked(const u8* marks, const Moving& of, i64 units, T* gradient) {
+ZENC_DEVICE void take_marked(const u8* marks, const Moving& of, u64 units, T* gradient) {
     Destination<T> to{of, gradient};
     const Divider width(of.width);
-    for (u64 i = thread_of_row(); i < static_cast<u64>(units) * of.width; i += threads_of_row())
+    for (u64 i = thread_of_row(); i < units * of.width; i += threads_of_row())
         to.move(i, marks[of.width == 1 ? i : width.quotient(i)] != 0);
     to.tell();
 }
 
 // Of units that the selection before has taken nothing is left for the next one.
-ZENC_DEVICE void forget_marked(const u8* marks, i64 units, float* keys) {
-    for (u64 i = thread_of_row(); i < static_cast<u64>(units); i += threads_of_row())
+ZENC_DEVICE void forget_marked(const u8* marks, u64 units, float* keys) {
+    for (u64 i = thread_of_row(); i < units; i += threads_of_row())
         if (marks[i]) keys[i] = 0;
 }
 
@@ -114,13 +114,12 @@ ZENC_DEVICE Threshold threshold_of_block(const Selecting& by, u64 first, u64 len
 // The k greatest of each block of `block` units; of a shorter last one as large a share, one at least. A warp
 // has a block of units, and reads it 33 times: blocks are to fit in the first cache.
 template <class T>
-ZENC_DEVICE void take_of_blocks(const Selecting& by, const Moving& of, i64 all, i64 block, i64 k,
+ZENC_DEVICE void take_of_blocks(const Selecting& by, const Moving& of, u64 units, u64 block, u64 k,
                                 T* gradient) {
     Destination<T> to{of, gradient};
-    const u64 units = static_cast<u64>(all), of_block = static_cast<u64>(block), wanted = static_cast<u64>(k);
-    for (u64 at = warp_of_row(); at * of_block < units; at += warps_of_row()) {
-        const u64 first = at * of_block, length = units - first < of_block ? units - first : of_block;
-        const u64 share = length == of_block ? wanted : wanted * length / of_block;
+    for (u64 at = warp_of_row(); at * block < units; at += warps_of_row()) {
+        const u64 first = at * block, length = units - first < block ? units - first : block;
+        const u64 share = length == block ? k : k * length / block;
         Threshold threshold = threshold_of_block(by, first, length, share == 0 ? 1 : share);
         for (u64 start = first; start < first + length; start += WARP) {
             const u64 unit = start + lane();
