@@ -1,7 +1,6 @@
 // Memory of a call: pinned memory of the host, and what is free again of the device's.
 #pragma once
 
-#include <cstring>
 #include <vector>
 
 #include "zenc_host/driver.h"
