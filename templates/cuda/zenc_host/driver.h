@@ -86,6 +86,7 @@ constexpr int ncclMax = 2;  // an operation of ncclAllReduce
       (CUdeviceptr memory, unsigned char value, unsigned long bytes, CUstream stream))                    \
     X(CUresult, cuStreamIsCapturing, (CUstream stream, int* status))                                      \
     X(CUresult, cuThreadExchangeStreamCaptureMode, (int* mode))                                           \
+    X(CUresult, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                      \
     X(CUresult, cuEventCreate, (CUevent * event, unsigned flags))                                         \
     X(CUresult, cuEventRecord, (CUevent event, CUstream stream))                                          \
     X(CUresult, cuEventQuery, (CUevent event))                                                            \
