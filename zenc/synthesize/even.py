@@ -25,8 +25,10 @@ MOST_NAMES, _MOST_EACH = 40_000, 8
 """Most ranks that the text of all trees may name, and most parts of a root."""
 _LIGHT = 0.5
 """The share by which trees in groups count while ends are sought: others of a group can relieve a busy rank."""
-_POWERS = (4, 4, 8, 8, 16, 16, 32, 32)
-"""The powers in which loads count, round by round: at last the greatest do."""
+_POWERS = (4, 4, 8, 8, 16, 16, 32, 32), (4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 32, 64, 64, 64)
+"""Powers in which loads count, round by round, in the first try and in others: at last the greatest loads count."""
+_TRIES, _MESSAGES = 12, 1200
+"""Limits of tries for one number of parts, and of messages in all of them: each draws anew who sends what."""
 
 
 def pack(topology: Topology, bound: Bound, way: str = DOWN, progress: Progress = lambda _: None) -> Packing:
@@ -50,11 +52,13 @@ def across(routes: BranchRoutes, progress: Progress) -> Iterator[Packing]:
     loads = routes.rotated(Rotation((size,), (False,)))
     for each in range(1, min(_MOST_EACH, MOST_NAMES // size**2) + 1):
         progress(f"trees: {each} parts of a root, from group to group")
-        trees = Crossings(loads, groups, each).trees()
-        most = max(int(depths(tree.parent).max()) for tree in trees)
-        yield in_whole_parts(loads, trees, each)
-        for deeper in range(2):
-            yield in_whole_parts(loads, balanced(loads, most + deeper, trees, each), each)
+        tries = min(_TRIES, _MESSAGES // (size * (len(groups) - 1) * each)) if len(groups) > 2 else 1
+        for seed in range(max(1, tries)):
+            trees = Crossings(loads, groups, each, seed).trees()
+            most = max(int(depths(tree.parent).max()) for tree in trees)
+            yield in_whole_parts(loads, trees, each)
+            for deeper in range(2 if seed == 0 else 0):
+                yield in_whole_parts(loads, balanced(loads, most + deeper, trees, each), each)
 
 
 def groups_of(kinds: Floats) -> list[Ints]:
@@ -69,8 +73,9 @@ def groups_of(kinds: Floats) -> list[Ints]:
 class Crossings:
     """Messages between ``groups``, each of one of ``each`` parts of a root, and what these and the trees below load."""
 
-    def __init__(self, loads: OrbitLoads, groups: Sequence[Ints], each: int) -> None:
+    def __init__(self, loads: OrbitLoads, groups: Sequence[Ints], each: int, seed: int) -> None:
         self.groups, self.each, size = groups, each, loads.routes.size
+        self.powers, self.noise = _POWERS[seed > 0], 1e-2 if seed else 1e-6
         first = np.searchsorted(loads.of, np.arange(size**2 + 1))
         entry = loads.of, np.arange(len(loads.of)) - first[loads.of]
         link = np.full((size**2, int(np.diff(first).max())), loads.links)
@@ -80,7 +85,7 @@ class Crossings:
         self.inner = _trees_in(groups, loads.cost(np.ones(loads.links)))
         self.below = np.pad([_LIGHT * loads.of_tree(parent) / each for parent in self.inner], ((0, 0), (0, 1)))
         self.now = self.below.sum(axis=0) * each
-        self.sent, self.random = np.zeros((size, size)), np.random.default_rng(0)
+        self.sent, self.random = np.zeros((size, size)), np.random.default_rng(seed)
 
     def trees(self) -> list[WeightedTree]:
         """Return trees of one part each, by root: the tree in its group, and into each other group one message."""
@@ -101,8 +106,8 @@ class Crossings:
     def _sought(self, ways: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
         """Return the ends of the messages from group to group, ``ways``, in order."""
         of = [way for way in ways for _ in range(len(self.groups[way[0]]) * self.each)]
-        ends = [self._added(way, _POWERS[0]) for way in of]
-        for power in _POWERS:
+        ends = [self._added(way, self.powers[0]) for way in of]
+        for power in self.powers:
             if self.now.max() < 1 / EVEN:
                 break
             for place in self.random.permutation(len(of)).tolist():
@@ -121,7 +126,7 @@ class Crossings:
 
         cost = more(self.now[self.link[pairs]], self.load[pairs]).sum(axis=2) + more(self.sent[pairs] * once, once)
         cost += more(self.now, self.below[below]).sum(axis=1)
-        one, other = divmod(int((cost * (1 + 1e-6 * self.random.random(cost.shape))).argmin()), len(below))
+        one, other = divmod(int((cost * (1 + self.noise * self.random.random(cost.shape))).argmin()), len(below))
         end = int(above[one]), int(below[other])
         self._add(end, 1)
         return end

@@ -26,7 +26,7 @@ MOST_CELLS = 1 << 22
 """Most orbits of moves times links for which trees are balanced one by one."""
 MOST_ALL_PARTS = 77_824
 """Most parts of all ranks, chunks counted."""
-MOST_CHUNKS = 304
+MOST_CHUNKS = 512
 EVEN = 0.999
 GOOD = 0.952
 """The share of the bound, with the time of chunks, at which less symmetry, and more parts, are not tried."""
