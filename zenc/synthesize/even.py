@@ -27,8 +27,8 @@ _LIGHT = 0.5
 """The share by which trees in groups count while ends are sought: others of a group can relieve a busy rank."""
 _POWERS = (4, 4, 8, 8, 16, 16, 32, 32), (4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 32, 64, 64, 64)
 """Powers in which loads count, round by round, in the first try and in others: at last the greatest loads count."""
-_TRIES, _MESSAGES = 12, 1200
-"""Limits of tries for one number of parts, and of messages in all of them: each draws anew who sends what."""
+_TRIES, _MESSAGES, _FEW = 12, 1200, 4
+"""Limits of tries, of the messages in those for one number of parts, and of few parts: more come after the tries."""
 
 
 def pack(topology: Topology, bound: Bound, way: str = DOWN, progress: Progress = lambda _: None) -> Packing:
@@ -50,15 +50,18 @@ def across(routes: BranchRoutes, progress: Progress) -> Iterator[Packing]:
     if not 1 < len(groups) < size or not (routes.ways | np.eye(size, dtype=bool)).all():
         return
     loads = routes.rotated(Rotation((size,), (False,)))
-    for each in range(1, min(_MOST_EACH, MOST_NAMES // size**2) + 1):
+    most, moves = min(_MOST_EACH, MOST_NAMES // size**2), size * (len(groups) - 1)
+    tries = [
+        (each, seed) for seed in range(1, _TRIES) for each in range(1, _FEW + 1) if seed * each * moves <= _MESSAGES
+    ]
+    first = [(each, 0) for each in range(1, most + 1)]
+    for each, seed in [*first[:_FEW], *(tries if len(groups) > 2 else []), *first[_FEW:]]:
         progress(f"trees: {each} parts of a root, from group to group")
-        tries = min(_TRIES, _MESSAGES // (size * (len(groups) - 1) * each)) if len(groups) > 2 else 1
-        for seed in range(max(1, tries)):
-            trees = Crossings(loads, groups, each, seed).trees()
-            most = max(int(depths(tree.parent).max()) for tree in trees)
-            yield in_whole_parts(loads, trees, each)
-            for deeper in range(2 if seed == 0 else 0):
-                yield in_whole_parts(loads, balanced(loads, most + deeper, trees, each), each)
+        trees = Crossings(loads, groups, each, seed).trees()
+        deepest = max(int(depths(tree.parent).max()) for tree in trees)
+        yield in_whole_parts(loads, trees, each)
+        for deeper in range(2 if seed == 0 else 0):
+            yield in_whole_parts(loads, balanced(loads, deepest + deeper, trees, each), each)
 
 
 def groups_of(kinds: Floats) -> list[Ints]:

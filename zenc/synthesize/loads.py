@@ -26,7 +26,7 @@ MOST_CELLS = 1 << 22
 """Most orbits of moves times links for which trees are balanced one by one."""
 MOST_ALL_PARTS = 77_824
 """Most parts of all ranks, chunks counted."""
-MOST_CHUNKS = 512
+MOST_CHUNKS = 304
 EVEN = 0.999
 GOOD = 0.952
 """The share of the bound, with the time of chunks, at which less symmetry, and more parts, are not tried."""
@@ -77,7 +77,8 @@ class Packing:
     def chunks(self) -> int:
         """The chunks in which its trees carry a large tensor."""
         least = GOOD / (self.share * self.even)
-        fill = max(_FILL, least / (1 - least)) if least < 1 else _FILL_MORE
+        aim = min(1.004 * least, 0.998)  # a little more, as the simulator may find less
+        fill = max(_FILL, aim / (1 - aim)) if least < 1 else _FILL_MORE
         most = MOST_ALL_PARTS // (len(self.trees[0].parent) * self.each)
         return max(1, min(max(ceil(fill * self.waiting), 10 * (self.depth - 1)), MOST_CHUNKS, most))
 
