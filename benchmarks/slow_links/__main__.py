@@ -8,12 +8,11 @@
 
 In a race time is dilated (Gupta et al., NSDI 2006): where a core plays two hosts, links have half of their rate and a
 second counts as half of one, so each host has a core of its own. Each way trains the character model of the convergence
-page, one after the other, from equal weights and on equal batches. A run takes the place of an earlier one with
-the same hosts and seed. It takes root, and an idle machine.
+page. A run takes the place of an earlier one with the same hosts and seed. It takes root, and an idle machine.
 
     Found = Run*
     Run   = kind  way  hosts  seed  others  dilation  points  processor
-    # others: their share of the cores; null: unknown. dilation: seconds of the machine in one of the points
+    # others: their share of the cores; dilation: seconds of the machine in one of the points
 """
 
 import json
@@ -57,8 +56,8 @@ def measured(kind: str, way: str, hosts: int, seed: int) -> Run:
     points = [(took / dilation, *rest) for took, *rest in run["points"]]
     print(f"{way}, {hosts} hosts, seed {seed}: {points[-1]}", file=sys.stderr)
     run["points"] = points if kind == "race" else points[-1:]
-    told = {"others": others.share(), "dilation": dilation}
-    return {"kind": kind, "way": way, "hosts": hosts, "seed": seed, **told, **run}
+    run |= {"others": others.share(), "dilation": dilation}
+    return {"kind": kind, "way": way, "hosts": hosts, "seed": seed, **run}
 
 
 def save(file: Path, found: Found) -> None:

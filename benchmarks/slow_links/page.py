@@ -140,8 +140,7 @@ def verdicts(found: Found, hosts: int = HOSTS[0]) -> str:
 
 def shared(found: Found, hosts: int) -> str:
     """Return what a race shows where hosts share the cores of the machine, on its own clock."""
-    rows = race_rows(found, hosts, "shared")
-    best, other = (rows[BY_NAME[name]] for name in ("diloco-2-bits-40", POWER))
+    best, other = (race_rows(found, hosts, "shared")[BY_NAME[name]] for name in ("diloco-2-bits-40", POWER))
     took = f"{best['label']} {best['took']:.1f} seconds and {other['label']} {other['took']:.1f}"
     return f"Undilated, where hosts share two cores: {took}, {other['took'] / best['took']:.2f} times as many."
 
@@ -155,10 +154,10 @@ def page_of(found: Found) -> str:
     for hosts in HOSTS:
         runs = [run for of in runs_of(found, "race", hosts).values() for run in of]
         drawn = f"![Loss over seconds and over bytes, {hosts} hosts](../../docs/benchmarks/slow_links/{hosts}.svg)"
-        busy = max(run["others"] for run in runs)
+        busy, dilation = (max(run[key] for run in runs) for key in ("others", "dilation"))
         said = f"Medians and quartiles; other programs had up to {busy:.0%} of the cores."
         table = table_of(race_rows(found, hosts).values(), RACE, 1)
-        said += f" Time was dilated {max(run['dilation'] for run in runs):g} times."
+        said += f" Time was dilated {dilation:g} times."
         parts += [f"## {hosts} hosts", drawn, table, said, verdicts(found, hosts), shared(found, hosts)]
     return "\n\n".join(parts)
 
