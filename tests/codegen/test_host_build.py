@@ -52,9 +52,10 @@ def test_a_build_is_announced_timed_and_kept(caplog):
 
 def test_a_notice_reaches_stderr_without_any_logging_set_up():
     log = "import logging; from zenc.common.log import notice; log = logging.getLogger('zenc')"
-    code = f"{log}; notice('compiling'); log.info('of no use'); log.warning('beware')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "zenc: compiling\nzenc: beware\n" and done.stdout == ""
+    code = f"{log}; notice('compiling'); log.info('of no use'); log.warning('zenc.attach: beware')"
+    later = "logging.basicConfig(format='%(name)s|%(message)s'); log.warning('once')"
+    done = subprocess.run([sys.executable, "-c", f"{code}; {later}"], capture_output=True, text=True, check=True)
+    assert done.stderr == "zenc: compiling\nzenc.attach: beware\nzenc|once\n" and done.stdout == ""
 
 
 @pytest.mark.parametrize("change", ["content", "link", "mode", "manifest"])

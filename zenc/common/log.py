@@ -14,22 +14,21 @@ LOGGER = logging.getLogger("zenc")
 
 
 class _CurrentStderr(logging.Handler):
-    """A handler that writes notices, warnings and errors to the present ``sys.stderr``, since programs replace it."""
+    """A handler that writes to the present ``sys.stderr``, which programs replace, until logging is configured."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno > logging.INFO or getattr(record, "is_notice", False)
+        return not logging.getLogger().handlers and (record.levelno > logging.INFO or hasattr(record, "is_notice"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(printable(self.format(record), lines=True) + "\n")
+        text = self.format(record)
+        sys.stderr.write(printable(text if text.startswith("zenc.") else f"zenc: {text}", lines=True) + "\n")
         sys.stderr.flush()
 
 
 def notice(message: str) -> None:
     """Log ``message`` at INFO, on stderr if neither the logger ``zenc`` nor the root logger has a handler."""
     if not LOGGER.handlers and not logging.getLogger().handlers:
-        handler = _CurrentStderr()
-        handler.setFormatter(logging.Formatter("zenc: %(message)s"))
-        LOGGER.addHandler(handler)
+        LOGGER.addHandler(_CurrentStderr())
         if LOGGER.level == logging.NOTSET:
             LOGGER.setLevel(logging.INFO)
     LOGGER.info("%s", message, extra={"is_notice": True})
