@@ -11,8 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 INSTALL ?= yes
 # Of pure Python: what a machine with PyTorch and pytest, but no registry, may lack of what the tests import
 GPU_PACKAGES := annotated-doc click hypothesis lark markdown-it-py mdurl pygments pytest-timeout rich shellingham sortedcontainers typer
-HEADERS := $(shell find templates tests/emulator tests/gpu benchmarks -name '*.h' -o -name '*.cu' -o -path 'tests/emulator/*.cpp' \
-	-o -path 'tests/gpu/*.cpp' -o -path 'benchmarks/*.cpp')
+HEADERS := $(shell find templates tests/emulator tests/gpu benchmarks -name '*.h' -o -name '*.cu' -o -name '*.cpp')
 
 # Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
 TESTS ?=

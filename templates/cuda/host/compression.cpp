@@ -117,20 +117,16 @@ void take_top(Selection& open, const i64* parts, i64 n, bool begun, const i64* o
 
 }  // namespace zenc
 
-#define ZENC_FUNCTIONS(X)                                                                               \
-    X(open_launches)                                                                                    \
-    X(close_launches)                                                                                   \
-    X(draw_units)                                                                                       \
-    X(take_units) X(remember) X(find_greatest) X(sketch) X(query_sketch) X(quantise_fixed) X(transform) \
-        X(selection_bytes) X(open_selection) X(close_selection) X(accumulate) X(take_top)
-#define ZENC_STEPS(X)                                                                                     \
-    X(add)                                                                                                \
-    X(accumulate_from)                                                                                    \
-    X(accumulate_sampled)                                                                                 \
-    X(look_at) X(take_from) X(take_all) X(take_sampled) X(take_bisected) X(take_random) X(take_of_blocks) \
-        X(take_listed) X(keep_velocities) X(keep_threshold) X(take_marked)
-#define ZENC_FUNCTION(name) zenc::entry(#name, zenc::name),
-#define ZENC_STEP(name) zenc::entry(#name, zenc::Method<&zenc::Selection::name>::call),
+#define ZENC_FUNCTIONS(X)                                                                                   \
+    X(open_launches), X(close_launches), X(draw_units), X(take_units), X(remember), X(find_greatest),       \
+        X(sketch), X(query_sketch), X(quantise_fixed), X(transform), X(selection_bytes), X(open_selection), \
+        X(close_selection), X(accumulate), X(take_top)
+#define ZENC_STEPS(X)                                                                         \
+    X(add), X(accumulate_from), X(accumulate_sampled), X(look_at), X(take_from), X(take_all), \
+        X(take_sampled), X(take_bisected), X(take_random), X(take_of_blocks), X(take_listed), \
+        X(keep_velocities), X(keep_threshold), X(take_marked)
+#define ZENC_FUNCTION(name) zenc::entry(#name, zenc::name)
+#define ZENC_STEP(name) zenc::entry(#name, zenc::Method<&zenc::Selection::name>::call)
 
-const zenc::EntryPoint zenc_entry_points[] = {ZENC_ENTRIES_OF_KERNELS,
-                                              ZENC_FUNCTIONS(ZENC_FUNCTION) ZENC_STEPS(ZENC_STEP){}};
+const zenc::EntryPoint zenc_entry_points[] = {
+    ZENC_ENTRIES_OF_KERNELS, ZENC_FUNCTIONS(ZENC_FUNCTION), ZENC_STEPS(ZENC_STEP), {}};

@@ -186,13 +186,10 @@ ZENC_EXPORT void zenc_unload_program(void* program) {
 
 extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call* call);
 
-#define ZENC_FUNCTIONS(X) \
-    X(table_words)        \
-    X(build_tables)       \
-    X(unique_id)          \
-    X(open_communicator)  \
-    X(drain) X(abort_communicator) X(close_communicator) X(load_program) X(unload_program) X(release_agreed)
-#define ZENC_FUNCTION(name) zenc::entry(#name, zenc::zenc_##name),
+#define ZENC_FUNCTIONS(X)                                                                                 \
+    X(table_words), X(build_tables), X(unique_id), X(open_communicator), X(drain), X(abort_communicator), \
+        X(close_communicator), X(load_program), X(unload_program), X(release_agreed)
+#define ZENC_FUNCTION(name) zenc::entry(#name, zenc::zenc_##name)
 
 const zenc::EntryPoint zenc_entry_points[] = {
-    ZENC_ENTRIES_OF_KERNELS, zenc::entry("all_reduce", zenc_all_reduce), ZENC_FUNCTIONS(ZENC_FUNCTION){}};
+    ZENC_ENTRIES_OF_KERNELS, zenc::entry("all_reduce", zenc_all_reduce), ZENC_FUNCTIONS(ZENC_FUNCTION), {}};
