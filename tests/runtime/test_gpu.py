@@ -9,7 +9,7 @@ import zenc
 from tests.emulator.build import kernels
 from tests.emulator.libraries import Libraries
 from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_tensor
-from tests.support.emulated_gpu import EmulatedGpu, EmulatedRank, alone, choosing_ranks, emulated_ranks, only_current
+from tests.support.emulated_gpu import EmulatedGpu, EmulatedRank, alone, emulated_ranks, loaded_ranks, only_current
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.build.gpu_kernels import modules_of
@@ -126,12 +126,12 @@ def test_views_that_begin_at_any_value_of_a_bucket(name, dtype):
         assert same_bits([*run_all(hosts, sparse), *reduced(ranks, sparse)])
 
 
-def test_a_scheme_that_chooses_loads_its_candidates_between_calls(monkeypatch):
+def test_a_scheme_that_chooses_loads_its_candidates_between_calls():
     """Candidates are loaded one by one, within a call of all ranks; sums are those of any of them."""
     text = "scheme mine { choose(every = 3, patience = 1, trials = 2) from [balanced, dense_ring, sparcml] }"
     libraries = Libraries()
     libraries.fail_on("ncclCommInitRank@0:2=2,ncclCommInitRank@1:2=2")  # candidates share one communicator a GPU
-    ranks = choosing_ranks(text, 2, monkeypatch)
+    ranks = loaded_ranks(zenc.compile_text(text, ranks=2), 2)
     ran = []
     for call in range(7):
         inputs = [dense_tensor("random", rank, 2, 40, 3, torch.float64, call) for rank in range(2)]

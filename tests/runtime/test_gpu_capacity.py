@@ -11,9 +11,10 @@ import torch
 
 import zenc
 from tests.emulator.graphs import GLOBAL, graphs_on
+from tests.emulator.libraries import Libraries
 from tests.gpu.machine import emulator
 from tests.support.cases import dense_tensor, same_bits, sparse_tensor
-from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
+from tests.support.emulated_gpu import EmulatedRank, emulated_ranks, loaded_ranks
 from tests.support.local import collectives, run_all
 from zenc.runtime.call.planned_calls import Operation
 from zenc.runtime.gpu.capacity import MOST_MORE, RELEARNED, CapacityLearner, FixedCapacity, LearnedCapacity, capacity_of
@@ -51,16 +52,16 @@ def test_sums_are_those_of_the_cpu(name, size, make):
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize(("name", "size"), [("balanced", 3), ("zen", 4), ("sparcml", 4), ("balanced", 1)])
 def test_calls_learn_how_much_room_they_need(name, size, make):
-    """The first call is exact, so is one that does not fit, and later ones wait for the device once."""
+    """The first call is exact by default, so is one that does not fit, and later ones wait for the device once."""
     artifact = zenc.compile(name, ranks=size)
-    ranks, waits = emulated_ranks(artifact, size, capacity=LearnedCapacity()), [0] * 10
+    ranks, waits, libraries = loaded_ranks(artifact, size), [0] * 10, Libraries()
     for turn, kind in enumerate(["random"] * 5 + ["everything"] * 5):
         inputs = gradients(make, size, 0, kind)
-        waits[turn] -= ranks[0].gpu.calls("wait")
-        found = run_all([rank.collective for rank in ranks], [tensor.clone() for tensor in inputs], "mean")
+        waits[turn] -= libraries.calls("wait", 0)
+        found = run_all(ranks, [tensor.clone() for tensor in inputs], "mean")
         assert same_bits([*cpu_sums(artifact, inputs, "mean"), *found])
-        assert [rank.collective.stats["made_again"] for rank in ranks] == [turn == 5] * size
-        waits[turn] += ranks[0].gpu.calls("wait")
+        assert [rank.stats["made_again"] for rank in ranks] == [turn == 5] * size
+        waits[turn] += libraries.calls("wait", 0)
     assert min(waits[2:5]) == min(waits[7:]) == 1 <= waits[0]  # one may wait twice, by its timing
 
 

@@ -22,7 +22,7 @@ from tests.emulator.graphs import Captured
 from tests.emulator.libraries import Libraries
 from tests.support.emulated import compiled_host, compiled_unit, interpreter
 from tests.support.meeting import Meeting, communicator_of
-from zenc.api import compile_text
+from zenc import api, pipeline
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import render
 from zenc.runtime import load
@@ -149,22 +149,23 @@ def alone() -> Communicator:
     return communicator_of(Meeting(1), 0)
 
 
-def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> list[Collective]:
-    """Load a scheme that chooses, for each of ``size`` ranks on its own GPU."""
+def loaded_ranks(artifact: Artifact, size: int) -> list[Collective]:
+    """Return what ``zenc.load`` makes of ``artifact`` for each of ``size`` ranks on its own GPU."""
     meeting = Meeting(size)
     communicators = [communicator_of(meeting, rank) for rank in range(size)]
     gpus = [EmulatedGpu(rank) for rank in range(size)]
-    monkeypatch.setattr(load, "_usual_device", lambda _: torch.device("cpu"))
-    monkeypatch.setattr(load, "communicator_for", lambda rank, _: communicators[rank])
 
     def backend(of: Artifact, _: torch.device, communicator: Communicator, *rest: Any) -> Backend:
         gpu = gpus[communicator.rank]
         gpu.make_current()
         return GpuBackend(of, gpu, communicator, *rest[:2])  # shared memory is for calls on CPUs
 
-    artifact = compile_text(text, ranks=size)
-    made = [_POOL.submit(load.load_collective, lambda _: artifact, backend, rank, 300.0) for rank in range(size)]
-    return [rank.result() for rank in made]
+    groups: list[Any] = list(range(size))
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(load, "_usual_device", lambda _: torch.device("cpu"))
+        changed.setattr(load, "communicator_for", lambda rank, _: communicators[rank])
+        changed.setattr(pipeline, "backend", backend)
+        return list(_POOL.map(lambda rank: api.load(artifact, rank, deadline=300.0), groups))
 
 
 class EmulatedRank:
