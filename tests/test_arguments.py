@@ -17,6 +17,7 @@ import typer
 
 import zenc
 from tests.support.local import collectives
+from tests.support.refusals import refusals
 from zenc.cli import given
 from zenc.common.arguments import names_wrong_types
 from zenc.common.limits import LIMITS
@@ -58,9 +59,7 @@ def test_every_public_function_names_them():
     ids=lambda of: "" if callable(of) else of.partition(" is")[0].replace(" of zenc.", "-"),
 )
 def test_what_is_wrong_is_named(call, message):
-    with pytest.raises(zenc.ZencError) as caught:
-        call()
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(zenc.ZencError, call)
     assert found.id == "wrong-argument" and found.message.startswith(message), found.message
     assert found.help and found.help.startswith("help(zenc.")
 

@@ -10,6 +10,7 @@ import pytest
 import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, plan_of, plan_with
+from tests.support.refusals import refusals
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from tests.topology.test_all_pairs import Router
 from zenc.analysis.exact_traffic import CallTraffic, weigh
@@ -34,9 +35,7 @@ def routed(plan: Plan, topology: Topology) -> Routes:
 
 
 def refused(plan: Plan, topology: Topology) -> tuple[Diagnostic, ...]:
-    with pytest.raises(TopologyError) as caught:
-        routed(plan, topology)
-    return caught.value.diagnostics
+    return refusals(TopologyError, routed, plan, topology)
 
 
 @pytest.mark.parametrize("topology", [nodes(2, gpus=4), fat_tree(4), nodes(1, gpus=3)], ids=lambda t: t.name)
@@ -104,9 +103,7 @@ def test_one_way_links_count_one_way() -> None:
 
 
 def test_another_number_of_ranks() -> None:
-    with pytest.raises(TopologyError) as caught:
-        routes(expand(RING, 5), ring(4))
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(TopologyError, routes, expand(RING, 5), ring(4))
     assert (found.id, found.message) == ("wrong-topology-size", "ring has 4 ranks, and the moves are among 5 ranks")
 
 

@@ -11,6 +11,7 @@ import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.fuzz import tried
 from tests.support.plans import plan_of
+from tests.support.refusals import refusals
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.fit import tier_problems, units_of
 from zenc.analysis.memory_model import BUFFERS, INDEX_BYTES, MemoryModel
@@ -87,9 +88,7 @@ def test_the_least_that_a_rank_needs() -> None:
 
 
 def test_devices_that_are_too_small() -> None:
-    with pytest.raises(TopologyError) as caught:
-        placed(DIRECT, with_memory(20_000, None))
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(TopologyError, placed, DIRECT, with_memory(20_000, None))
     assert found.id == "memory-exceeded" and "and has 20 kB" in found.message
     assert found.notes[0].startswith("gradient 24 kB, segments ")
     assert found.notes[1] == "so do 3 other ranks"
@@ -98,9 +97,7 @@ def test_devices_that_are_too_small() -> None:
 def test_machines_that_are_too_small() -> None:
     need = placed(DIRECT, with_memory(None, None)).capacity.greatest.bytes
     assert placed(DIRECT, with_memory(need, 2 * need)).warnings == ()
-    with pytest.raises(TopologyError) as caught:
-        placed(DIRECT, with_memory(need, 2 * need - 1))
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(TopologyError, placed, DIRECT, with_memory(need, 2 * need - 1))
     assert found.id == "memory-exceeded" and found.message.startswith("the ranks of node(0) need ")
 
 

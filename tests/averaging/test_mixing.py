@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as draw
 
 from tests.support.fuzz import tried
+from tests.support.refusals import refusals
 from zenc.averaging.mixing import mixing_matrix, prove_period
 from zenc.averaging.model import Averaging, EvenDivision, Group, Shuffled
 from zenc.averaging.pipeline import AveragingReport, resolve_averaging, verify_averaging
@@ -28,9 +29,7 @@ def checked(divisions: str, ranks: int | None = None, sums: str = "dense_ring") 
 
 
 def refused(divisions: str, ranks: int | None = None, sums: str = "dense_ring") -> Diagnostic:
-    with pytest.raises(ZencError) as caught:
-        checked(divisions, ranks, sums)
-    return caught.value.diagnostics[0]
+    return refusals(ZencError, checked, divisions, ranks, sums)[0]
 
 
 @draw.composite
@@ -133,9 +132,7 @@ def test_an_averaging_says_for_how_many_ranks_it_is_meant() -> None:
     )
     averaging = resolve_averaging(load_text(text, "a.zen"), Request())[0]
     assert verify_averaging(averaging, Request()).sizes == (8,)
-    with pytest.raises(ZencError) as caught:
-        verify_averaging(averaging, Request(16))
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(ZencError, verify_averaging, averaging, Request(16))
     assert (found.id, found.message) == ("unmet-requirement", "a cube of 8 ranks")
     assert found.help == "it holds for 8 ranks"
     assert format_text(text, "a.zen").count("require size == side * 4") == 1

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.refusals import refusals
 from zenc.averaging.model import division_text
 from zenc.averaging.resolve import AVERAGING, resolve_averaging
 from zenc.errors import SchemeError, SchemeSyntaxError
@@ -97,9 +98,7 @@ def test_errors(body: str, said: str) -> None:
     ],
 )
 def test_syntax_errors(text: str, said: str) -> None:
-    with pytest.raises(SchemeSyntaxError) as caught:
-        load_text(text)
-    assert caught.value.diagnostics[0].message == said
+    assert refusals(SchemeSyntaxError, load_text, text)[0].message == said
 
 
 def test_several_and_none() -> None:

@@ -15,6 +15,7 @@ from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.fuzz import tried
 from tests.support.pictures import marks_of, numbers, words
 from tests.support.plans import plan_of
+from tests.support.refusals import refusals
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from tests.support.survival import Faults, faults_of
 from zenc.analysis.expected_bytes import expected_bytes
@@ -224,12 +225,6 @@ def test_json_is_the_moves() -> None:
     }
 
 
-def refused(make: Callable[[], object]) -> str:
-    with pytest.raises(DrawingError) as caught:
-        make()
-    return caught.value.diagnostics[0].id
-
-
 def test_limits() -> None:
     ring = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
     one_by_one = plan_of(
@@ -237,9 +232,9 @@ def test_limits() -> None:
         "{ send part p to (rank + d) mod size } } } } pull { } } "
         "aggregation: one_shot partition: parallelism balance: imbalanced }"
     )
-    assert refused(lambda: steps_of(ring, MOST_RANKS + 1)) == "drawing-too-large"
-    assert refused(lambda: steps_of(one_by_one, 16)) == "drawing-too-large"
-    assert refused(lambda: steps_of(ring, 8, StepRange("pull", 9))) == "no-such-step"
+    assert refusals(DrawingError, steps_of, ring, MOST_RANKS + 1)[0].id == "drawing-too-large"
+    assert refusals(DrawingError, steps_of, one_by_one, 16)[0].id == "drawing-too-large"
+    assert refusals(DrawingError, steps_of, ring, 8, StepRange("pull", 9))[0].id == "no-such-step"
     assert steps_of(one_by_one, 8).moves == 8 * 8 * 7
     assert steps_of(one_by_one, 1).steps == ()
 

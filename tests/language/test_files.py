@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refusals
 from zenc.api import compile
 from zenc.common.resources import directory
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError
@@ -133,9 +134,7 @@ def test_strange_import_paths(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["balnced", "schemes/balnced.zen"])
 def test_the_name_of_no_scheme_is_guessed(name: str) -> None:
-    with pytest.raises(SchemeError) as caught:
-        compile(name)
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(SchemeError, compile, name)
     assert found.message == f"'{name}' is neither a file nor a scheme that comes with zenc"
     assert found.help == "did you mean 'balanced'?"
     with pytest.raises(SchemeError, match="`zenc list` shows those"):

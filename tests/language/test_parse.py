@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refusals
 from zenc.common.resources import directory
 from zenc.errors import SchemeSyntaxError, Source
 from zenc.language.parse import parse, parse_block, parse_expression
@@ -188,9 +189,7 @@ MEANT = [
 
 @pytest.mark.parametrize(("text", "meant"), MEANT, ids=[m[0][-24:] for m in MEANT])
 def test_words_of_other_languages_are_told_what_they_are_here(text: str, meant: str) -> None:
-    with pytest.raises(SchemeSyntaxError) as caught:
-        parse(Source("t.zen", text))
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(SchemeSyntaxError, parse, Source("t.zen", text))
     assert meant in found.render()
 
 
@@ -288,9 +287,7 @@ def test_the_greatest_integer() -> None:
     ("text", "id"), [("", "empty-file"), (" \n", "empty-file"), ("# x", "empty-file"), ("a\0", "not-text")]
 )
 def test_what_is_no_scheme_at_all(text: str, id: str) -> None:
-    with pytest.raises(SchemeSyntaxError) as caught:
-        parse(Source("t", text))
-    assert [d.id for d in caught.value.diagnostics] == [id]
+    assert [d.id for d in refusals(SchemeSyntaxError, parse, Source("t", text))] == [id]
 
 
 def test_reserved_words_are_those_of_the_grammar() -> None:
@@ -320,9 +317,7 @@ CHOICE = "a choice is a statement: if CONDITION { ... } else { ... }, or send ..
     ],
 )
 def test_what_its_author_may_have_meant(text: str, help: str | None) -> None:
-    with pytest.raises(SchemeSyntaxError) as caught:
-        parse(Source("t.zen", text))
-    assert caught.value.diagnostics[0].help == help
+    assert refusals(SchemeSyntaxError, parse, Source("t.zen", text))[0].help == help
 
 
 def test_more_words_than_are_read() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.fuzz import tried
 from tests.support.plans import plan_of
+from tests.support.refusals import refusals
 from zenc.errors import ArtifactError, SchemeError, VerificationError
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import PhaseKind, Plan
@@ -54,9 +55,7 @@ def test_it_is_proved_for_1_to_40_ranks(announce):
 )
 def test_what_is_wrong_with_it_is_told_at_its_line(moves, size, identifier, words):
     plan = holders(more=f"announce: schedule {{\npush {{ {moves} }} pull {{ }} }}")
-    with pytest.raises(VerificationError) as caught:
-        verify(plan, size)
-    first = caught.value.diagnostics[0]
+    first = refusals(VerificationError, verify, plan, size)[0]
     assert first.id == identifier and words in first.message and first.span.line == 2
     assert "part 0" not in first.message.replace("parts are 0", "")
 
@@ -81,9 +80,7 @@ def test_a_directory_is_proved_for_1_to_40_ranks(by):
 )
 def test_what_is_wrong_with_a_directory_is_told_at_its_line(push, pull, identifier, words):
     own = f"schedule own {{\npush {{ step {{ {push} }} }}\npull {{ {pull and f'step {{ {pull} }}'} }} }}\n"
-    with pytest.raises(VerificationError) as caught:
-        verify(holders(more="announce: directory by own", first=own), 2)
-    first = caught.value.diagnostics[0]
+    first = refusals(VerificationError, verify, holders(more="announce: directory by own", first=own), 2)[0]
     assert first.id == identifier and words in first.message and first.span.line in (2, 3)
 
 
@@ -204,9 +201,7 @@ def test_a_group_that_does_not_hear_all_is_a_counterexample():
     )
     moves = "push { step { send all to rank + 1 where rank == 0 } } pull { }"
     plan = plan_of(f"{own} announce: schedule {{ {moves} }} }} {text}", scheme="two")
-    with pytest.raises(VerificationError) as caught:
-        verify(plan, 6)
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(VerificationError, verify, plan, 6)
     assert found.id == "never-announced" and found.message == "rank 0 never learns which units ranks 2 and 4 have"
 
 

@@ -10,6 +10,7 @@ import pytest
 import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from tests.support.refusals import refusals
 from tests.support.shipped import ALL
 from zenc.api import compile
 from zenc.errors import VerificationError
@@ -192,9 +193,7 @@ def requiring(text: str, *, pull: str = "", size: int | None = None) -> Plan:
 
 def refused(plan: Plan, size: int) -> tuple[str, str, str, str | None]:
     """Return (message, note, place, help) of the only diagnostic, about an unmet requirement."""
-    with pytest.raises(VerificationError) as caught:
-        verify(plan, size)
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(VerificationError, verify, plan, size)
     assert found.id == "unmet-requirement" and found.span is not None and f"among {size} ranks" in found.notes
     return found.message, found.notes[0], f"{found.span.line}:{found.span.column}", found.help
 

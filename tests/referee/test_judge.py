@@ -15,6 +15,7 @@ from tests.referee.conftest import Found
 from tests.support import foreign
 from tests.support.foreign import XmlPlan, step
 from tests.support.local import collectives, run_all
+from tests.support.refusals import refusals
 from zenc.common.untrusted import parse_json
 from zenc.errors import Diagnostic, PlanError, SchemeError
 from zenc.pipeline.foreign import compile_plan
@@ -221,9 +222,7 @@ def test_partial_sums_that_are_sent_alone_are_told(tmp_path: Path) -> None:
     last = plan.block(1, -1, 2, 2)
     step(last, "r", ("i", 0), ("i", 0), dep=(0, 0))
     plan.gpus[1][0][0].set("hasdep", "1")
-    with pytest.raises(PlanError) as error:
-        compile_plan(written(plan.text(), tmp_path))
-    message = error.value.diagnostics[0].message
+    message = refusals(PlanError, compile_plan, written(plan.text(), tmp_path))[0].message
     assert "chunk 0: gpu 0 sends the contributions of gpu 1, and not all that it holds" in message
 
 

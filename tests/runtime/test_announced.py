@@ -1,6 +1,6 @@
 """Announced calls: index sets travel before values, and a wrong announcement costs time but never a wrong sum."""
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +13,11 @@ import zenc
 from tests.runtime.jobs import DEADLINE, bits
 from tests.runtime.test_holders import AGGREGATIONS, COMMUNICATIONS, WIDTHS, scheme
 from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_tensor
+from tests.support.drawn import OP, SPARSE, gradients
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.fuzz import tried
-from tests.support.local import collectives, run_all, run_each
+from tests.support.local import collectives, ranks_of, run_all, run_each
+from tests.support.refusals import refusals
 from zenc.errors import TensorError
 
 
@@ -41,11 +43,6 @@ def several(group: dist.ProcessGroup, shared: bool) -> tuple[list[str], list[str
     found = [bits(works[number].wait()) for number in range(4)]
     stats = [works[number].stats for number in range(4)]
     return whole, found, [each["made_again"] for each in stats], [each["bytes_sent"] for each in stats]
-
-
-@lru_cache(maxsize=32)
-def ranks_of(size: int, text: str = "") -> list[zenc.Collective]:
-    return collectives(zenc.compile_text(text or scheme(), ranks=size), size)
 
 
 def announced(ranks: list[zenc.Collective], ids: list[torch.Tensor], shape: torch.Size) -> list[Any]:
@@ -76,22 +73,18 @@ def wrong(ids: torch.Tensor, how: str, units: int) -> torch.Tensor:
 
 @settings(max_examples=tried(40), deadline=None)
 @given(
+    data=st.data(),
     communication=st.sampled_from(COMMUNICATIONS),
     aggregation=st.sampled_from(AGGREGATIONS),
     size=st.integers(1, 6),
-    units=st.integers(1, 300),
-    width=st.sampled_from(WIDTHS),
-    dtype=st.sampled_from(DTYPES),
-    kinds=st.lists(st.sampled_from(KINDS), min_size=6, max_size=6),
     hows=st.lists(st.sampled_from(["right", "right", "right", "more", "fewer", "none", "all"]), min_size=6, max_size=6),
-    op=st.sampled_from(["sum", "mean"]),
-    seed=st.integers(0, 1000),
+    op=OP,
 )
-def test_sums_are_those_of_a_call_without(communication, aggregation, size, units, width, dtype, kinds, hows, op, seed):
-    ranks = ranks_of(size, scheme(communication, aggregation))
-    inputs = [sparse_tensor(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
+def test_sums_are_those_of_a_call_without(data, communication, aggregation, size, hows, op):
+    ranks = ranks_of(scheme(communication, aggregation), size)
+    inputs = data.draw(gradients(size, width=st.sampled_from(WIDTHS), dense=SPARSE))
     expected = run_all(ranks, inputs, op)
-    told = [wrong(ids_of(tensor), hows[r], units) for r, tensor in enumerate(inputs)]
+    told = [wrong(ids_of(tensor), hows[r], len(tensor)) for r, tensor in enumerate(inputs)]
     right = all(set(ids.tolist()) == set(ids_of(tensor).tolist()) for ids, tensor in zip(told, inputs, strict=True))
     found = summed(ranks, inputs, announced(ranks, told, inputs[0].shape), op=op)
     assert same_bits([expected[0], *found])
@@ -99,7 +92,7 @@ def test_sums_are_those_of_a_call_without(communication, aggregation, size, unit
 
 
 def test_dense_rows_and_an_announcement_for_several_calls():
-    ranks, size = ranks_of(3), 3
+    ranks, size = ranks_of(scheme(), 3), 3
     inputs = [dense_tensor("random", r, size, 90, 7, torch.float32, 1) for r in range(size)]
     expected = run_all(ranks, [tensor.clone() for tensor in inputs], rows=True)
     told = announced(ranks, [ids_of(tensor) for tensor in inputs], inputs[0].shape)
@@ -114,7 +107,7 @@ def test_dense_rows_and_an_announcement_for_several_calls():
 
 def test_bytes_are_those_of_a_call_without():
     """Only headers are added, of empty messages between ranks that share no row or own none."""
-    ranks, size = ranks_of(4), 4
+    ranks, size = ranks_of(scheme(), 4), 4
     inputs = [sparse_tensor("random", r, size, 400, 16, torch.float32, 3) for r in range(size)]
     run_all(ranks, inputs)
     plain = [rank.stats for rank in ranks]
@@ -149,13 +142,11 @@ def test_a_rank_that_announced_nothing_is_waited_for_in_vain():
 
 
 def refused(call: Any) -> str:
-    with pytest.raises(TensorError) as caught:
-        call()
-    return caught.value.diagnostics[0].id
+    return refusals(TensorError, call)[0].id
 
 
 def test_what_can_not_be_announced():
-    rank = ranks_of(1)[0]
+    rank = ranks_of(scheme(), 1)[0]
     ids, gradient = torch.arange(4), torch.eye(4).to_sparse(1)
     told = rank.announce(ids, gradient.shape)
     other = collectives(zenc.compile("holders", ranks=1), 1)[0]
@@ -168,7 +159,7 @@ def test_what_can_not_be_announced():
     assert refused(lambda: rank.announce(ids / 2, (4, 4))) == "unsupported-dtype"
     balanced = collectives(zenc.compile("balanced", ranks=1), 1)[0]
     assert refused(lambda: balanced.announce(ids, (4, 4))) == "not-announced"
-    elements = ranks_of(1, scheme(more="unit: element"))[0]
+    elements = ranks_of(scheme(more="unit: element"), 1)[0]
     assert refused(lambda: elements.announce(ids, (4, 4))) == "not-announced"
 
 

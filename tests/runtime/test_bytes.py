@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
-from tests.runtime.test_combinations import ranks_of
 from tests.support.cases import COMBINATIONS, DTYPES, FORMATS, KINDS, dense_tensor, scheme_text, sparse_tensor
+from tests.support.drawn import FORMAT, UNIT, gradients
 from tests.support.exact import miscounted, positive
 from tests.support.fuzz import tried
-from tests.support.local import collectives, run_all
+from tests.support.local import collectives, ranks_of, run_all
 from tests.support.ranks import Ranks
 from tests.support.shipped import cases
 from zenc.language.files import locate
@@ -19,23 +19,10 @@ JOB = "tests.runtime.jobs:counted"
 
 
 @settings(max_examples=tried(80), deadline=None)
-@given(
-    combination=st.sampled_from(COMBINATIONS),
-    size=st.integers(1, 9),
-    units=st.integers(1, 400),
-    width=st.integers(1, 70),
-    dtype=st.sampled_from(DTYPES),
-    kinds=st.lists(st.sampled_from(KINDS), min_size=9, max_size=9),
-    push=st.sampled_from(FORMATS),
-    pull=st.sampled_from(FORMATS),
-    unit=st.sampled_from(["auto", "row", "element"]),
-    dense=st.booleans(),
-    seed=st.integers(0, 1000),
-)
-def test_any_gradient(combination, size, units, width, dtype, kinds, push, pull, unit, dense, seed):
-    make = dense_tensor if dense else sparse_tensor
-    inputs = [positive(make(kinds[r], r, size, units, width, dtype, seed)) for r in range(size)]
-    ranks = ranks_of(combination, push, pull, unit, size)
+@given(st.data(), st.sampled_from(COMBINATIONS), st.integers(1, 9), FORMAT, FORMAT, UNIT)
+def test_any_gradient(data, combination, size, push, pull, unit):
+    inputs = [positive(tensor) for tensor in data.draw(gradients(size, width=st.integers(1, 70)))]
+    ranks = ranks_of(scheme_text(*combination, push, pull, unit), size)
     run_all(ranks, [tensor.clone() for tensor in inputs])
     assert miscounted(ranks[0].artifact.plan, inputs, [rank.stats for rank in ranks]) == []
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.refusals import refusals
 from zenc.errors import SynchronisationError
 from zenc.runtime.call.call_queue import Job, Turn, Work, Worker
 from zenc.runtime.cpu.channel import CallHeader, Channel
@@ -209,17 +210,11 @@ def test_a_part_of_a_call_is_done_at_once_and_one_of_no_call_in_turn(worker):
 
     for run in (worker.run, lambda call, job: worker.submit(call, job).wait(10)):
         job: Job[None] = Job()
-        job.then(lambda _: done.append(failure_of(lambda: worker.within(lambda: 5))))
+        job.then(lambda _: done.append(refusals(SynchronisationError, worker.within, lambda: 5)[0].id))
         run(lambda: done.append(worker.within(lambda: 4)), job)
         assert int(worker.run(number(2))) == 2
         assert done == [4, "reentrant-call"]
         done.clear()
-
-
-def failure_of(call: Callable[[], object]) -> str:
-    with pytest.raises(SynchronisationError) as caught:
-        call()
-    return caught.value.diagnostics[0].id
 
 
 def test_drain_ends_what_was_submitted():

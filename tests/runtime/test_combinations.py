@@ -1,8 +1,7 @@
-"""The 18 combinations sum exactly: every rank count, unit, format, dtype and shape of input; ranks as threads."""
+"""Combinations and hashing sum exactly: every rank count, unit, format, dtype and shape of input; ranks as threads."""
 
 import itertools
 import re
-from functools import lru_cache
 
 import pytest
 import torch
@@ -10,21 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
+from tests.runtime.test_holders import scheme
 from tests.support.cases import (
+    AGGREGATIONS,
     COMBINATIONS,
+    COMMUNICATIONS,
     DTYPES,
     FILLING,
     FORMATS,
     KINDS,
     dense_tensor,
-    same_bits,
     same_units,
     scheme_text,
     sparse_tensor,
     wrong_sums,
 )
+from tests.support.drawn import FORMAT, OP, UNIT, gradients
 from tests.support.fuzz import tried
-from tests.support.local import collectives, run_all
+from tests.support.local import collectives, ranks_of, run_all, sums
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.language.files import locate
 from zenc.plan.requirements import allowed
@@ -33,33 +35,29 @@ WIDTHS = (1, 3, 64, 1000)
 UNITS = (1, 2, 7, 64, 65, 130, 257)
 
 
-@lru_cache(maxsize=64)
-def ranks_of(combination: tuple[str, str, str], push: str, pull: str, unit: str, size: int) -> list[zenc.Collective]:
-    artifact = zenc.compile_text(scheme_text(*combination, push, pull, unit), ranks=size)
-    return collectives(artifact, size)
+HASHED = "partition: parallelism balance: balanced by hierarchical_hash(seed = 7)"
+FLAT = [*COMBINATIONS, *((*pattern, HASHED) for pattern in itertools.product(COMMUNICATIONS, AGGREGATIONS))]
 
 
 @pytest.mark.one_in(19)
 @pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
+@pytest.mark.parametrize("combination", FLAT, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
 @pytest.mark.parametrize("size", range(1, 10))
 def test_every_format_and_kind_of_input(combination, size, all_of_them):
     """Pairs of formats come with dtypes, widths, units and kinds of input in rotation.
 
     Every fourth push comes with one of the seven pulls, or in the slow tests each with three, in rotation too.
     """
-    turn = COMBINATIONS.index(combination) * 9 + size
+    turn = FLAT.index(combination) * 9 + size
     first, step, further_ones = (0, 1, (0, 1, 3)) if all_of_them else (turn % 4, 4, (0,))
     for row, further in itertools.product(range(first, len(FORMATS), step), further_ones):
         push, pull = FORMATS[row], FORMATS[(turn + row + further) % len(FORMATS)]
-        ranks = ranks_of(combination, push, pull, "auto", size)
+        ranks = ranks_of(scheme_text(*combination, push, pull), size)
         for kind in (KINDS[turn % len(KINDS)], KINDS[(turn + 4) % len(KINDS)]):
             dtype, width = DTYPES[turn % len(DTYPES)], WIDTHS[turn // 3 % len(WIDTHS)]
             units = UNITS[turn % len(UNITS)]
             inputs = [sparse_tensor(kind, r, size, units, width, dtype, turn) for r in range(size)]
-            results = run_all(ranks, inputs)
-            assert wrong_sums(results, inputs) == []
-            assert same_bits([results[0], *run_all(ranks, inputs)])
+            results = sums(ranks, inputs)
             if not push.startswith("block") and pull not in FILLING:
                 assert same_units(results, inputs)
             turn += 1
@@ -75,7 +73,7 @@ def test_dense_tensors_in_place(combination, unit, turn):
     for size in range(1, 10):
         push, pull = pairs[(size + COMBINATIONS.index(combination) + turn) % len(pairs)]
         kind, dtype = KINDS[size % len(KINDS)], DTYPES[size % len(DTYPES)]
-        ranks = ranks_of(combination, push, pull, unit, size)
+        ranks = ranks_of(scheme_text(*combination, push, pull, unit), size)
         inputs = [dense_tensor(kind, r, size, 41, 3, dtype, size) for r in range(size)]
         given = [tensor.clone() for tensor in inputs]
         results = run_all(ranks, given)
@@ -83,41 +81,25 @@ def test_dense_tensors_in_place(combination, unit, turn):
         assert wrong_sums(results, inputs) == []
 
 
-@settings(max_examples=tried(80), deadline=None)
-@given(
-    combination=st.sampled_from(COMBINATIONS),
-    size=st.integers(1, 9),
-    units=st.integers(1, 400),
-    width=st.integers(0, 70),
-    dtype=st.sampled_from(DTYPES),
-    kinds=st.lists(st.sampled_from(KINDS), min_size=9, max_size=9),
-    push=st.sampled_from(FORMATS),
-    pull=st.sampled_from(FORMATS),
-    op=st.sampled_from(["sum", "mean"]),
-    seed=st.integers(0, 1000),
-)
-def test_any_input_on_any_rank(combination, size, units, width, dtype, kinds, push, pull, op, seed):
-    inputs = [sparse_tensor(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
-    results = run_all(ranks_of(combination, push, pull, "auto", size), inputs, op)
-    assert wrong_sums(results, inputs, divisor=size if op == "mean" else 1) == []
+@settings(max_examples=tried(140), deadline=None)
+@given(st.data(), st.sampled_from(FLAT), st.integers(1, 9), FORMAT, FORMAT, UNIT, OP)
+def test_any_input_on_any_rank(data, combination, size, push, pull, unit, op):
+    sums(ranks_of(scheme_text(*combination, push, pull, unit), size), data.draw(gradients(size)), op)
 
 
-def test_negative_zero_and_nan_payloads_travel_unchanged():
+@pytest.mark.parametrize("text", [scheme_text(*COMBINATIONS[-1]), scheme()], ids=["permutation", "holders"])
+def test_negative_zero_and_nan_payloads_travel_unchanged(text):
+    """Units that only one rank has keep their bits."""
     bits = torch.tensor([0x7FC12345, -0x3EDCBB, 1, -0x80000000], dtype=torch.int64).to(torch.int32)
     values = bits.view(torch.float32)[:, None]
+    first = torch.sparse_coo_tensor(torch.arange(4)[None], values, (50, 1), check_invariants=False)
     for size in (1, 2, 5):
-        ranks = ranks_of(COMBINATIONS[-1], "auto", "auto", "auto", size)
-        inputs = [
-            torch.sparse_coo_tensor(torch.arange(4)[None] if r == 0 else torch.zeros(1, 0, dtype=torch.long),
-                                    values if r == 0 else values[:0], (50, 1), check_invariants=False)
-            for r in range(size)
-        ]  # fmt: skip
-        for result in run_all(ranks, inputs):
+        for result in run_all(ranks_of(text, size), [first, *[torch.zeros(50, 1).to_sparse(1)] * (size - 1)]):
             assert torch.equal(result._values().view(torch.int32)[:, 0], bits)
 
 
 def test_dense_units_of_signed_zeros_alone_are_absent():
-    ranks = ranks_of(COMBINATIONS[-1], "coo", "coo", "row", 2)
+    ranks = ranks_of(scheme_text(*COMBINATIONS[-1], "coo", "coo", "row"), 2)
     tensor = torch.zeros(10, 2)
     tensor[3, 1], tensor[4] = -0.0, float("nan")
     run_all(ranks, [tensor.clone(), torch.zeros(10, 2)])
@@ -136,7 +118,7 @@ def test_dense_units_of_signed_zeros_alone_are_absent():
 )
 def test_zeros_of_either_sign_become_positive_where_nobody_has_a_unit(formats, unit, dtype, shape, zeros, step, seed):
     """Ranks get the same bits, though each has other zeros: in place, with NaN, and in a tensor with gaps."""
-    ranks, drawn = ranks_of(COMBINATIONS[-1], *formats, unit, 3), torch.Generator().manual_seed(seed)
+    ranks, drawn = ranks_of(scheme_text(*COMBINATIONS[-1], *formats, unit), 3), torch.Generator().manual_seed(seed)
     inputs = []
     for _ in ranks:
         tensor = torch.randn(shape, generator=drawn).where(torch.rand(shape, generator=drawn) > 0.9, -0.0)
@@ -155,12 +137,11 @@ def test_zeros_of_either_sign_become_positive_where_nobody_has_a_unit(formats, u
 def test_units_that_are_not_the_tensors_own(unit):
     """A COO tensor with two sparse dimensions has row units, and one with rows has element units."""
     size = 3
-    ranks = ranks_of(COMBINATIONS[-1], "auto", "auto", unit, size)
+    ranks = ranks_of(scheme_text(*COMBINATIONS[-1], unit=unit), size)
     flat = [dense_tensor("random", r, size, 20, 6, torch.float32, 5).to_sparse() for r in range(size)]
     rows = [sparse_tensor("random", r, size, 20, 6, torch.float32, 6) for r in range(size)]
     for inputs in (flat, rows):
-        results = run_all(ranks, inputs)
-        assert wrong_sums(results, inputs) == []
+        results = sums(ranks, inputs)
         assert all(result.sparse_dim() == inputs[0].sparse_dim() for result in results)
 
 
@@ -185,8 +166,7 @@ def test_it_sums(name, size, third):
         width, units = (1, 5, 64)[turn % 3], (1, 63, 200)[(turn + size) % 3]
         make = dense_tensor if turn % 4 == 3 else sparse_tensor
         inputs = [make(kind, rank, size, units, width, torch.float32, turn) for rank in range(size)]
-        results = run_all(ranks, [tensor.clone() for tensor in inputs], "mean" if turn % 2 else "sum")
-        assert wrong_sums(results, inputs, divisor=size if turn % 2 else 1) == []
+        sums(ranks, inputs, "mean" if turn % 2 else "sum")
 
 
 WITHOUT_TIERS = [name for name in SHIPPED if len(plan_of_shipped(name).tiers) == 1]

@@ -12,6 +12,7 @@ from tests.support import local
 from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
+from tests.support.refusals import refusals
 from zenc.api import compile, compile_text
 from zenc.errors import SynchronisationError
 from zenc.runtime.cpu.channel import CallHeader, SegmentHeader, message_header, read_headers
@@ -118,9 +119,7 @@ def test_another_call_is_told_from_damage(other, words):
 
 
 def damage(data: bytes) -> str:
-    with pytest.raises(SynchronisationError) as caught:
-        read_headers(data, 3, MINE)
-    return caught.value.diagnostics[0].id
+    return refusals(SynchronisationError, read_headers, data, 3, MINE)[0].id
 
 
 def test_segments_beyond_the_first_look():

@@ -1,6 +1,6 @@
 """Push and pull as separate calls: owners get their part of the sum, and their results come to all ranks."""
 
-from functools import lru_cache, partial
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import zenc
 from tests.support.cases import (
     COMBINATIONS,
-    DTYPES,
     FORMATS,
     INNER,
     KINDS,
@@ -19,20 +18,16 @@ from tests.support.cases import (
     scheme_text,
     sparse_tensor,
     tiered_text,
-    wrong_sums,
 )
+from tests.support.drawn import FORMAT, OP, SPARSE, gradients
 from tests.support.fuzz import tried
-from tests.support.local import collectives, run_all, run_each
+from tests.support.local import collectives, ranks_of, run_all, run_each, sums
+from tests.support.refusals import refusals
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.errors import SynchronisationError, TensorError
 from zenc.plan.requirements import allowed
 
 BALANCED = zenc.compile("balanced")
-
-
-@lru_cache(maxsize=64)
-def ranks_of(text: str, size: int, name: str | None = None) -> list[zenc.Collective]:
-    return collectives(zenc.compile_text(text, ranks=size, scheme=name), size)
 
 
 def scattered(ranks: list[zenc.Collective], inputs: list[torch.Tensor], **options: object) -> list[torch.Tensor]:
@@ -52,25 +47,12 @@ def of_units(tensor: torch.Tensor, owned: torch.Tensor) -> torch.Tensor:
 
 
 @settings(max_examples=tried(30), deadline=None)
-@given(
-    combination=st.sampled_from(COMBINATIONS),
-    size=st.integers(1, 5),
-    units=st.integers(1, 300),
-    width=st.integers(0, 40),
-    dtype=st.sampled_from(DTYPES),
-    kinds=st.lists(st.sampled_from(KINDS), min_size=5, max_size=5),
-    push=st.sampled_from(FORMATS),
-    pull=st.sampled_from(FORMATS),
-    op=st.sampled_from(["sum", "mean"]),
-    seed=st.integers(0, 1000),
-)
-def test_the_halves_are_the_whole(combination, size, units, width, dtype, kinds, push, pull, op, seed):
-    ranks = ranks_of(scheme_text(*combination, push, pull), size)
-    inputs = [sparse_tensor(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
-    whole = run_all(ranks, inputs, op)
-    assert wrong_sums(whole, inputs, divisor=size if op == "mean" else 1) == []
+@given(st.data(), st.sampled_from(COMBINATIONS), st.integers(1, 5), FORMAT, FORMAT, OP)
+def test_the_halves_are_the_whole(data, combination, size, push, pull, op):
+    ranks, inputs = ranks_of(scheme_text(*combination, push, pull), size), data.draw(gradients(size, dense=SPARSE))
+    whole = sums(ranks, inputs, op)
     owned = [rank.owned(inputs[0].shape) for rank in ranks]
-    assert all(own.shape == (units,) for own in owned) and torch.stack(owned).any(dim=0).all()
+    assert all(own.shape == inputs[0].shape[:1] for own in owned) and torch.stack(owned).any(dim=0).all()
     parts = scattered(ranks, inputs, op=op)
     for part, own in zip(parts, owned, strict=True):
         assert same_bits([part, of_units(whole[0], own)])
@@ -169,12 +151,6 @@ def test_ranks_in_different_halves_are_told():
         run_each([ranks[0].all_gather, ranks[1].reduce_scatter], [part, part])
 
 
-def refused(call: object) -> str:
-    with pytest.raises(TensorError) as caught:
-        call()
-    return caught.value.diagnostics[0].id
-
-
 @pytest.mark.parametrize("name", ["holders", "qsgd", "dgc", "ok_topk"])
 def test_schemes_without_owners_beforehand(name):
     collective = collectives(zenc.compile(name, ranks=2), 2)[0]
@@ -184,13 +160,11 @@ def test_schemes_without_owners_beforehand(name):
         lambda t: collective.all_gather(t.to_sparse(1)),
         lambda t: collective.owned(t.shape),
     ):
-        assert refused(partial(call, tensor)) == "phase-not-alone"
+        assert refusals(TensorError, call, tensor)[0].id == "phase-not-alone"
 
 
 def test_rows_of_others_and_dense_parts():
     ranks = collectives(BALANCED, 2)
-    assert refused(lambda: ranks[0].all_gather(torch.ones(4, 4))) == "unsupported-layout"
-    assert refused(lambda: ranks[0].reduce_scatter(torch.tensor(1.0))) == "unsupported-layout"
-    assert (
-        refused(lambda: run_each([rank.all_gather for rank in ranks], [torch.eye(4).to_sparse(1)] * 2)) == "not-owned"
-    )
+    assert refusals(TensorError, ranks[0].all_gather, torch.ones(4, 4))[0].id == "unsupported-layout"
+    assert refusals(TensorError, ranks[0].reduce_scatter, torch.tensor(1.0))[0].id == "unsupported-layout"
+    assert refusals(TensorError, gathered, ranks, [torch.eye(4).to_sparse(1)] * 2)[0].id == "not-owned"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 
 import pytest
 import torch
@@ -10,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
-from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, same_units, sparse_tensor, wrong_sums
+from tests.support.cases import DTYPES, KINDS, dense_tensor, same_units, sparse_tensor, wrong_sums
+from tests.support.drawn import OP, gradients
 from tests.support.fuzz import tried
 from tests.support.holder_bytes import bound, zipf_holders
-from tests.support.local import collectives, run_all
+from tests.support.local import collectives, ranks_of, run_all, sums
 
 JOBS = "tests.runtime.jobs:"
 COMMUNICATIONS = ("point_to_point then ring", "point_to_point", "ring", "hierarchy", "point_to_point then bruck")
@@ -29,9 +29,7 @@ def scheme(communication: str = COMMUNICATIONS[0], aggregation: str = "increment
     )
 
 
-@lru_cache(maxsize=64)
-def ranks_of(size: int, communication: str, aggregation: str, more: str = "") -> list[zenc.Collective]:
-    return collectives(zenc.compile_text(scheme(communication, aggregation, more), ranks=size), size)
+BY_HOLDERS = st.builds(scheme, *map(st.sampled_from, (COMMUNICATIONS, AGGREGATIONS, ANNOUNCES)))
 
 
 @pytest.mark.one_in(6)
@@ -42,35 +40,19 @@ def test_every_kind_of_input(communication, aggregation, third):
     """1 to 9 ranks are tried, with dtypes, widths, units and kinds of input in rotation."""
     turn = 3 * third
     for size in range(1, 10):
-        ranks = ranks_of(size, communication, aggregation)
+        ranks = ranks_of(scheme(communication, aggregation), size)
         for kind in KINDS[(size + third) % 3 :: 3]:
             dtype, width = DTYPES[turn % 4], WIDTHS[turn % 5]
             units = (1, 2, 7, 64, 65, 257)[turn % 6]
             inputs = [sparse_tensor(kind, r, size, units, width, dtype, turn) for r in range(size)]
-            results = run_all(ranks, inputs)
-            assert wrong_sums(results, inputs) == []
-            assert same_bits([results[0], *run_all(ranks, inputs)])
-            assert same_units(results, inputs)
+            assert same_units(sums(ranks, inputs), inputs)
             turn += 1
 
 
 @settings(max_examples=tried(80), deadline=None)
-@given(
-    communication=st.sampled_from(COMMUNICATIONS),
-    aggregation=st.sampled_from(AGGREGATIONS),
-    announce=st.sampled_from(ANNOUNCES),
-    size=st.integers(1, 9),
-    units=st.integers(1, 400),
-    width=st.integers(0, 70),
-    dtype=st.sampled_from(DTYPES),
-    kinds=st.lists(st.sampled_from(KINDS), min_size=9, max_size=9),
-    op=st.sampled_from(["sum", "mean"]),
-    seed=st.integers(0, 1000),
-)
-def test_any_input_on_any_rank(communication, aggregation, announce, size, units, width, dtype, kinds, op, seed):
-    inputs = [sparse_tensor(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
-    results = run_all(ranks_of(size, communication, aggregation, announce), inputs, op)
-    assert wrong_sums(results, inputs, divisor=size if op == "mean" else 1) == []
+@given(st.data(), BY_HOLDERS, st.integers(1, 9), OP)
+def test_any_input_on_any_rank(data, text, size, op):
+    sums(ranks_of(text, size), data.draw(gradients(size)), op)
 
 
 @pytest.mark.parametrize("unit", ["auto", "row", "element"])
@@ -78,7 +60,7 @@ def test_any_input_on_any_rank(communication, aggregation, announce, size, units
 def test_dense_tensors_in_place(aggregation, unit):
     for size in range(1, 10):
         kind, dtype = KINDS[size % len(KINDS)], DTYPES[size % len(DTYPES)]
-        ranks = ranks_of(size, COMMUNICATIONS[size % 5], aggregation, f"unit: {unit}")
+        ranks = ranks_of(scheme(COMMUNICATIONS[size % 5], aggregation, f"unit: {unit}"), size)
         inputs = [dense_tensor(kind, r, size, 41, 3, dtype, size) for r in range(size)]
         given = [tensor.clone() for tensor in inputs]
         results = run_all(ranks, given)
@@ -87,26 +69,13 @@ def test_dense_tensors_in_place(aggregation, unit):
 
 
 def test_views_that_are_not_contiguous_nor_aligned():
-    ranks = ranks_of(3, COMMUNICATIONS[0], "incremental", "unit: row")
+    ranks = ranks_of(scheme(more="unit: row"), 3)
     inputs = [dense_tensor("random", r, 3, 20, 6, torch.float32, 5) for r in range(3)]
     bases = [torch.zeros(20 * 6 + 1) for _ in inputs]
     for base, tensor in zip(bases, inputs, strict=True):
         base[1:] = tensor.flatten()
     assert wrong_sums(run_all(ranks, [base[1:].view(20, 6) for base in bases]), inputs) == []
     assert wrong_sums(run_all(ranks, [tensor.T.clone().T for tensor in inputs]), inputs) == []
-
-
-def test_units_that_nobody_adds_to_keep_their_bits():
-    bits = torch.tensor([0x7FC12345, -0x3EDCBB, 1, -0x80000000], dtype=torch.int64).to(torch.int32)
-    values = bits.view(torch.float32)[:, None]
-    for size in (1, 2, 5):
-        inputs = [
-            torch.sparse_coo_tensor(torch.arange(4)[None] if r == 0 else torch.zeros(1, 0, dtype=torch.long),
-                                    values if r == 0 else values[:0], (50, 1), check_invariants=False)
-            for r in range(size)
-        ]  # fmt: skip
-        for result in run_all(ranks_of(size, COMMUNICATIONS[0], "incremental"), inputs):
-            assert torch.equal(result._values().view(torch.int32)[:, 0], bits)
 
 
 def ones(*units: int) -> torch.Tensor:
@@ -119,7 +88,7 @@ def messages(rank: zenc.Collective) -> dict[str, int]:
 
 
 def test_what_is_empty_is_not_sent():
-    ranks = ranks_of(4, "point_to_point", "incremental")
+    ranks = ranks_of(scheme("point_to_point"), 4)
     run_all(ranks, [sparse_tensor("empty_on_all", r, 4, 100, 8, torch.float32, 1) for r in range(4)])
     assert all(messages(rank) == {"announce": 3, "push": 0, "pull": 0} for rank in ranks)
     own = [ones(7 * r) for r in range(4)]
@@ -130,7 +99,7 @@ def test_what_is_empty_is_not_sent():
 
 
 def test_one_rank_alone_sends_nothing():
-    (rank,) = ranks_of(1, COMMUNICATIONS[0], "incremental")
+    (rank,) = ranks_of(scheme(), 1)
     tensor = sparse_tensor("many_times", 0, 1, 100, 8, torch.float32, 1)
     assert wrong_sums([rank.all_reduce(tensor)], [tensor]) == []
     assert rank.stats["bytes_sent"] == 0 and rank.stats["units_out"] == 1

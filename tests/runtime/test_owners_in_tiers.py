@@ -1,7 +1,6 @@
 """Tiers whose outermost one has its own owners: sums, and bytes to the byte."""
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -11,24 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
-from tests.runtime.test_holders import AGGREGATIONS, ANNOUNCES, COMMUNICATIONS
-from tests.runtime.test_holders import ranks_of as holding
-from tests.support.cases import (
-    DTYPES,
-    FILLING,
-    FORMATS,
-    INNER,
-    KINDS,
-    dense_tensor,
-    same_bits,
-    same_units,
-    scheme_text,
-    sparse_tensor,
-    wrong_sums,
-)
+from tests.runtime.test_holders import BY_HOLDERS, scheme
+from tests.support import drawn
+from tests.support.cases import FILLING, INNER, same_units, scheme_text, sparse_tensor
+from tests.support.drawn import FORMAT, OP
 from tests.support.fuzz import tried
 from tests.support.holder_bytes import weigh_by_holders
-from tests.support.local import collectives, run_all
+from tests.support.local import collectives, ranks_of, run_all, sums
 from tests.support.packets import Damage, flipped
 from zenc.analysis.exact_traffic import weigh
 from zenc.analysis.expected_bytes import expected_bytes
@@ -65,28 +53,16 @@ def owners_text(sizes: tuple[int, ...], inner: tuple[str, ...], owners: tuple[st
     )
 
 
-@lru_cache(maxsize=64)
-def ranks_of(sizes: tuple[int, ...], inner: tuple[str, ...], owners: tuple[str, str, str]) -> list[zenc.Collective]:
-    text = owners_text(sizes, inner, owners)
-    return collectives(zenc.compile_text(text, ranks=prod(sizes), scheme="tiered"), prod(sizes))
+def of_tiers(sizes: tuple[int, ...], inner: tuple[str, ...], owners: tuple[str, str, str]) -> list[zenc.Collective]:
+    return ranks_of(owners_text(sizes, inner, owners), prod(sizes), "tiered")
 
 
 @settings(max_examples=tried(40), deadline=None)
-@given(data=st.data(), sizes=st.sampled_from(SIZES), units=st.integers(1, 400), width=st.integers(1, 40),
-       dtype=st.sampled_from(DTYPES), op=st.sampled_from(["sum", "mean"]), dense=st.booleans(),
-       seed=st.integers(0, 1000))  # fmt: skip
-def test_any_tiers_with_any_input(data, sizes, units, width, dtype, op, dense, seed):
-    size = prod(sizes)
-    formats = data.draw(st.sampled_from(FORMATS)), data.draw(st.sampled_from(FORMATS))
-    inner = (*data.draw(st.sampled_from(INSIDE)), *formats)
-    kinds = data.draw(st.lists(st.sampled_from(KINDS), min_size=size, max_size=size))
-    make = dense_tensor if dense else sparse_tensor
-    inputs = [make(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
-    ranks = ranks_of(sizes, inner, data.draw(st.sampled_from(OWNERS)))
-    results = run_all(ranks, [tensor.clone() for tensor in inputs], op)
-    assert wrong_sums(results, inputs, divisor=size if op == "mean" else 1) == []
-    assert same_bits([results[0], *run_all(ranks, [tensor.clone() for tensor in inputs], op)])
-    if not dense and not any(format in FILLING for format in formats):
+@given(st.data(), st.sampled_from(SIZES), st.sampled_from(INSIDE), FORMAT, FORMAT, st.sampled_from(OWNERS), OP)
+def test_any_tiers_with_any_input(data, sizes, inner, push, pull, owners, op):
+    inputs = data.draw(drawn.gradients(prod(sizes)))
+    results = sums(of_tiers(sizes, (*inner, push, pull), owners), inputs, op)
+    if inputs[0].is_sparse and not {push, pull} & set(FILLING):
         assert same_units(results, inputs)
 
 
@@ -98,9 +74,8 @@ def test_any_tiers_with_any_input(data, sizes, units, width, dtype, op, dense, s
 def test_bytes_and_messages_are_those_predicted(sizes, inner, owners, push, units, width, density, seed):
     rng, size = np.random.default_rng(seed), prod(sizes)
     held = [np.flatnonzero(rng.random(units) < density * rng.random()) for _ in range(size)]
-    ranks = ranks_of(sizes, (*inner, push, "bitmap"), owners)
-    rows = [torch.ones(len(ids), width) for ids in held]
-    run_all(ranks, [rows_of(ids, of, units) for ids, of in zip(held, rows, strict=True)])
+    ranks = of_tiers(sizes, (*inner, push, "bitmap"), owners)
+    run_all(ranks, [rows_of(ids, torch.ones(len(ids), width), units) for ids in held])
     plan = ranks[0].artifact.plan
     predicted = weigh(plan, expand(plan, size), gradients(units, width, "f32", held)).traffic
     for rank, collective in enumerate(ranks):
@@ -142,7 +117,7 @@ def test_an_error_in_the_outermost_tier_names_the_ranks_of_the_group():
 
 def test_what_it_can_not_do_is_refused():
     text = owners_text((2, 2), (*INNER[0], "auto", "auto"), OWNERS[0])
-    ranks = collectives(zenc.compile_text(text, ranks=4, scheme="tiered"), 4)
+    ranks = ranks_of(text, 4, "tiered")
     ids = torch.arange(3)
     rows = rows_of(ids.numpy(), torch.ones(3, 2), 9)
     for id, call in (
@@ -156,21 +131,12 @@ def test_what_it_can_not_do_is_refused():
 
 
 @settings(max_examples=tried(60), deadline=None)
-@given(
-    communication=st.sampled_from(COMMUNICATIONS),
-    aggregation=st.sampled_from(AGGREGATIONS),
-    announce=st.sampled_from(ANNOUNCES),
-    size=st.integers(1, 9),
-    units=st.integers(1, 400),
-    width=st.integers(1, 40),
-    density=st.floats(0, 1),
-    seed=st.integers(0, 2**32),
-)
-def test_bytes_by_holders_are_those_predicted(communication, aggregation, announce, size, units, width, density, seed):
+@given(BY_HOLDERS, st.integers(1, 9), st.integers(1, 400), st.integers(1, 40), st.floats(0, 1), st.integers(0, 2**32))
+def test_bytes_by_holders_are_those_predicted(text, size, units, width, density, seed):
     rng = np.random.default_rng(seed)
     held = [np.flatnonzero(rng.random(units) < density * rng.random()) for _ in range(size)]
-    ranks = holding(size, communication, aggregation, announce)
-    run_all(ranks, [gradient(ids, units, width) for ids in held])
+    ranks = ranks_of(text, size)
+    run_all(ranks, [rows_of(ids, torch.ones(len(ids), width), units) for ids in held])
     plan = ranks[0].artifact.plan
     rounds = weigh_by_holders(plan, units, width * 4, held)
     predicted = weigh(plan, expand(plan, size), gradients(units, width, "f32", held)).traffic
@@ -185,11 +151,6 @@ def test_bytes_by_holders_are_those_predicted(communication, aggregation, announ
             for name, value in predicted[kind].of_rank(rank).items():
                 found = counted[name]
                 assert value == ({k: n for k, n in found.items() if n} if isinstance(found, dict) else found)
-
-
-def gradient(ids: np.ndarray, units: int, width: int) -> torch.Tensor:
-    values = torch.ones(len(ids), width)
-    return torch.sparse_coo_tensor(torch.from_numpy(ids)[None], values, (units, width), check_invariants=False)
 
 
 UNITS, WIDTH = 6_000, 3
@@ -230,15 +191,12 @@ def test_index_sets_and_rows(
         return expand(self)
 
     monkeypatch.setattr(HolderInterpreter, "expand_units", watched)
-    ranks = holding(size, communication, aggregation)
+    ranks = ranks_of(scheme(communication, aggregation), size)
     rng = np.random.default_rng(size)
     inputs = []
     for _ in range(size):
         ids = np.sort(rng.choice(UNITS, round(UNITS * density), replace=False))
-        values = torch.ones(len(ids), WIDTH)
-        inputs.append(
-            torch.sparse_coo_tensor(torch.from_numpy(ids)[None], values, (UNITS, WIDTH), check_invariants=True)
-        )
+        inputs.append(rows_of(ids, torch.ones(len(ids), WIDTH), UNITS))
     run_all(ranks, inputs)
     for rank, buffers in enumerate(expected(ranks[0].artifact.plan, size, density)):
         sets, rows = found[rank]
@@ -247,7 +205,7 @@ def test_index_sets_and_rows(
 
 
 def test_sets_are_part_of_what_a_rank_needs() -> None:
-    plan = holding(4, "point_to_point then ring", "incremental")[0].artifact.plan
+    plan = ranks_of(scheme(), 4)[0].artifact.plan
     rounds = expand(plan, 4)
     ledger = MemoryModel(plan, rounds, expected_bytes(plan, 4, GradientSpec(6_400, 2, "f32", 0.5)))
     prove(plan, rounds, ledger.observe)

@@ -1,7 +1,7 @@
 """Schemes of tiers sum exactly: all numbers of ranks that tiers allow, formats on every boundary, dtypes, inputs."""
 
 import itertools
-from functools import lru_cache
+from collections.abc import Sequence
 from math import prod
 
 import pytest
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import zenc
 from tests.support.cases import (
     COMBINATIONS,
-    DTYPES,
     FILLING,
     FORMATS,
     INNER,
@@ -24,8 +23,9 @@ from tests.support.cases import (
     tiered_text,
     wrong_sums,
 )
+from tests.support.drawn import FORMAT, OP, gradients
 from tests.support.fuzz import tried
-from tests.support.local import collectives, run_all
+from tests.support.local import collectives, ranks_of, run_all, sums
 from tests.support.packets import Damage, flipped, outcome, right
 from tests.support.plans import explain
 from zenc.gradients.spec import GradientSpec
@@ -36,31 +36,20 @@ SIZES = ((1, 1), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (3, 3),
 """Members of each tier: 1 to 9 ranks in all."""
 
 
-@lru_cache(maxsize=64)
-def ranks_of(
-    sizes: tuple[int, ...], tiers: tuple[tuple[str, str, str], ...], formats: tuple[tuple[str, str], ...]
+def of_tiers(
+    sizes: tuple[int, ...], tiers: Sequence[tuple[str, str, str]], formats: Sequence[tuple[str, str]]
 ) -> list[zenc.Collective]:
-    size = prod(sizes)
-    text = tiered_text(sizes[:-1], tiers, formats)
-    return collectives(zenc.compile_text(text, ranks=size, scheme="tiered"), size)
+    return ranks_of(tiered_text(sizes[:-1], tiers, formats), prod(sizes), "tiered")
 
 
 @settings(max_examples=tried(50), deadline=None)
-@given(data=st.data(), sizes=st.sampled_from(SIZES), units=st.integers(1, 400), width=st.integers(1, 70),
-       dtype=st.sampled_from(DTYPES), op=st.sampled_from(["sum", "mean"]), dense=st.booleans(),
-       seed=st.integers(0, 1000))  # fmt: skip
-def test_any_tiers_with_any_input(data, sizes, units, width, dtype, op, dense, seed):
-    size = prod(sizes)
-    tiers = (*(data.draw(st.sampled_from(INNER)) for _ in sizes[1:]), data.draw(st.sampled_from(COMBINATIONS)))
-    formats = tuple((data.draw(st.sampled_from(FORMATS)), data.draw(st.sampled_from(FORMATS))) for _ in sizes)
-    kinds = data.draw(st.lists(st.sampled_from(KINDS), min_size=size, max_size=size))
-    make = dense_tensor if dense else sparse_tensor
-    inputs = [make(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
-    ranks = ranks_of(sizes, tiers, formats)
-    results = run_all(ranks, [tensor.clone() for tensor in inputs], op)
-    assert wrong_sums(results, inputs, divisor=size if op == "mean" else 1) == []
-    assert same_bits([results[0], *run_all(ranks, [tensor.clone() for tensor in inputs], op)])
-    if not dense and not any(format in FILLING for pair in formats for format in pair):
+@given(st.data(), st.sampled_from(SIZES), OP)
+def test_any_tiers_with_any_input(data, sizes, op):
+    tiers = [*(data.draw(st.sampled_from(INNER)) for _ in sizes[1:]), data.draw(st.sampled_from(COMBINATIONS))]
+    formats = [data.draw(st.tuples(FORMAT, FORMAT)) for _ in sizes]
+    inputs = data.draw(gradients(prod(sizes)))
+    results = sums(of_tiers(sizes, tiers, formats), inputs, op)
+    if inputs[0].is_sparse and not any(format in FILLING for pair in formats for format in pair):
         assert same_units(results, inputs)
 
 
@@ -95,7 +84,7 @@ def test_all_other_boundaries(inner, outer):
 def wrong_across(inner: tuple[str, str], outer: tuple[str, str]) -> list[str]:
     """Return faults of push and pull of two tiers, between which segments are filled up and thinned out."""
     turn, found = FORMATS.index(inner[0]) + 5 * FORMATS.index(outer[1]), list[str]()
-    ranks = ranks_of((2, 2), (CUT, CUT), (inner, outer))
+    ranks = of_tiers((2, 2), (CUT, CUT), (inner, outer))
     for make in (sparse_tensor, dense_tensor):
         inputs = [make(KINDS[turn % len(KINDS)], r, 4, 70, 2, torch.float32, turn) for r in range(4)]
         found += wrong_sums(run_all(ranks, [tensor.clone() for tensor in inputs]), inputs)
@@ -105,7 +94,7 @@ def wrong_across(inner: tuple[str, str], outer: tuple[str, str]) -> list[str]:
 def test_what_a_dense_tier_fills_in_is_left_out_again():
     """Across tiers only nonzero units travel, and the sum has those alone, whoever held which."""
     tiers, formats = (CUT, CUT), (("dense", "bitmap"), ("coo", "bitmap"))
-    ranks = ranks_of((2, 3), tiers, formats)
+    ranks = of_tiers((2, 3), tiers, formats)
     inputs = [torch.zeros(1000, 4) for _ in range(6)]
     for rank, tensor in enumerate(inputs):
         tensor[7 * rank] = rank + 1.0
@@ -120,7 +109,7 @@ def test_what_a_dense_tier_fills_in_is_left_out_again():
 def test_nothing_that_is_not_zero_is_lost(formats):
     """NaN, infinities and denormals have a row each; others are sums that cancel, and zeros of both signs."""
     special = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e-45, -1e-45, 2.0**-149, 1e-38, 3.0])
-    ranks = ranks_of((2, 2), (CUT, CUT), formats)
+    ranks = of_tiers((2, 2), (CUT, CUT), formats)
     inputs = [torch.zeros(64, 3) for _ in range(4)]
     for place, value in enumerate(special):
         inputs[place % 4][5 * place, place % 3] = value

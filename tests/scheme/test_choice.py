@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refusals
 from zenc.api import check
 from zenc.errors import SchemeError, SchemeSyntaxError, Source, VerificationError
 from zenc.language.files import load_file, load_text, locate, shipped_names
@@ -26,9 +27,8 @@ def choice_of(text: str, name: str | None = None, **given: int | float) -> Choic
 
 
 def ids_of(text: str, name: str | None = None) -> list[str]:
-    with pytest.raises((SchemeError, SchemeSyntaxError)) as caught:
-        resolve_any(load_text(text, "t.zen"), name)
-    return [diagnostic.id for diagnostic in caught.value.diagnostics]
+    refused = refusals((SchemeError, SchemeSyntaxError), lambda: resolve_any(load_text(text, "t.zen"), name))
+    return [diagnostic.id for diagnostic in refused]
 
 
 def test_the_shipped_one() -> None:
@@ -68,9 +68,7 @@ def test_schemes_of_the_file_come_first() -> None:
 
 def test_unknown_names_are_told_with_the_nearest() -> None:
     text = "scheme mine { choose(evry = 3) from [balancd, dense_ring] }"
-    with pytest.raises(SchemeError) as caught:
-        resolve_any(load_text(text, "t.zen"))
-    messages = [diagnostic.message for diagnostic in caught.value.diagnostics]
+    messages = [diagnostic.message for diagnostic in refusals(SchemeError, resolve_any, load_text(text, "t.zen"))]
     assert "did you mean 'every'?" in messages[0]
     assert "did you mean 'balanced'?" in messages[1]
 
@@ -104,15 +102,12 @@ def test_what_is_wrong(inside: str, ids: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["chose from [a]", "choose [a]"])
 def test_syntax_errors_say_how_to_write_it(text: str) -> None:
-    with pytest.raises(SchemeSyntaxError) as caught:
-        load_text(f"scheme mine {{ {text} }}")
-    assert caught.value.diagnostics[0].help == "write 'choose from [balanced, dense_ring]'"
+    refused = refusals(SchemeSyntaxError, load_text, f"scheme mine {{ {text} }}")
+    assert refused[0].help == "write 'choose from [balanced, dense_ring]'"
 
 
 def test_one_scheme_is_needed() -> None:
-    with pytest.raises(SchemeError) as caught:
-        resolve(load_file(locate("auto")))
-    (diagnostic,) = caught.value.diagnostics
+    (diagnostic,) = refusals(SchemeError, resolve, load_file(locate("auto")))
     assert diagnostic.id == "choice-of-schemes"
     assert diagnostic.help == "name one of them: balanced, holders, hierarchical_centralization, dense_ring"
 
@@ -128,9 +123,7 @@ def test_a_candidate_that_does_not_fit_is_left_out(tmp_path) -> None:
     assert list(check(path, ranks=8).candidates) == ["torus2d(columns = 4)", "balanced", "zen_cluster"]
     assert check(path).warnings == ()
     path.write_text("scheme mine { choose from [torus2d(columns = 4), zen_cluster] }")
-    with pytest.raises(VerificationError) as caught:
-        check(path, ranks=6)
-    (diagnostic,) = caught.value.diagnostics
+    (diagnostic,) = refusals(VerificationError, check, path, ranks=6)
     assert diagnostic.id == "no-candidate"
     assert len(diagnostic.notes) == 2
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fuzz import fuzzed
+from tests.support.refusals import refusals
 from zenc.common.resources import directory
 from zenc.errors import ArtifactError, Diagnostic, SchemeError
 from zenc.language.files import COMPRESSORS, load_text
@@ -33,9 +34,7 @@ def scheme_of(entries: str, parameters: str = "") -> Scheme:
 
 
 def problems(entries: str, parameters: str = "") -> tuple[Diagnostic, ...]:
-    with pytest.raises(SchemeError) as caught:
-        scheme_of(entries, parameters)
-    return caught.value.diagnostics
+    return refusals(SchemeError, scheme_of, entries, parameters)
 
 
 @pytest.mark.parametrize(

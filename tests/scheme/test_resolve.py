@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refusals
 from zenc.common.resources import directory
 from zenc.errors import Diagnostic, SchemeError
 from zenc.language.files import load_file, load_text
@@ -28,9 +29,7 @@ def scheme_of(text: str, given: Mapping[str, int | float | str] | None = None, n
 def problems(
     text: str, given: Mapping[str, int | float | str] | None = None, name: str | None = None
 ) -> tuple[Diagnostic, ...]:
-    with pytest.raises(SchemeError) as caught:
-        resolve(load_text(text, "t.zen"), name, given)
-    return caught.value.diagnostics
+    return refusals(SchemeError, resolve, load_text(text, "t.zen"), name, given)
 
 
 def ids(text: str, given: Mapping[str, int | float | str] | None = None) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.refusals import refusals
 from zenc.errors import SchemeError
 from zenc.language.files import load_file, load_text
 from zenc.scheme.model import Aggregation, Contiguous, Format, Partition, Permutation, Scheme, Unit
@@ -21,9 +22,8 @@ def scheme_of(text: str, name: str | None = None, levels: dict[str, int] | None 
 
 
 def refused(text: str, name: str | None = None, levels: dict[str, int] | None = None) -> list[tuple[str, str]]:
-    with pytest.raises(SchemeError) as caught:
-        resolve(load_text(text, "mine.zen"), name, None, levels)
-    return [(diagnostic.id, diagnostic.message) for diagnostic in caught.value.diagnostics]
+    refused = refusals(SchemeError, resolve, load_text(text, "mine.zen"), name, None, levels)
+    return [(diagnostic.id, diagnostic.message) for diagnostic in refused]
 
 
 def tiers_of(scheme: Scheme) -> list[tuple[str, int | None, str]]:
@@ -119,9 +119,7 @@ def test_sizes_from_levels():
     assert refused(both, levels={"node": 4, "rack": 6}) == [("tier-size", "tier 'rack' has no size")]
     nested = "scheme b { tier node: dense_ring tier rack: balanced } scheme a { tier gpu(2): dense_ring tier top: b }"
     assert [tier.size for tier in scheme_of(nested, "a", {"node": 8}).tiers] == [2, 4, None]
-    with pytest.raises(SchemeError) as caught:
-        resolve(load_text(text), None, None, {"nodes": 4})
-    (diagnostic,) = caught.value.diagnostics
+    (diagnostic,) = refusals(SchemeError, resolve, load_text(text), None, None, {"nodes": 4})
     assert diagnostic.id == "tier-size" and diagnostic.notes == ("levels: nodes (did you mean 'nodes'?)",)
 
 
@@ -187,9 +185,7 @@ def test_there_are_only_so_many_tiers():
 
 def test_what_is_wrong_in_a_tiers_scheme_is_told_where_it_is():
     text = f"scheme b {{ {FLAT.replace('ring', 'rong')} }} scheme a {{ tier x(2): b tier y: balanced }}"
-    with pytest.raises(SchemeError) as caught:
-        resolve(load_text(text, "mine.zen"), "a")
-    (diagnostic,) = caught.value.diagnostics
+    (diagnostic,) = refusals(SchemeError, resolve, load_text(text, "mine.zen"), "a")
     assert diagnostic.id == "unknown-value" and diagnostic.span is not None
     assert diagnostic.span.source.text[diagnostic.span.start : diagnostic.span.end] == "rong"
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.support.refusals import refusals
 from zenc.codegen.artifact import load_artifact
 from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.gpu_kernels import Cubin
@@ -21,9 +20,7 @@ CUBINS = tuple(
 
 def refused(directory: Path) -> str:
     """Return the id of the error of loading."""
-    with pytest.raises(ArtifactError) as caught:
-        load_artifact(directory)
-    (diagnostic,) = caught.value.diagnostics
+    (diagnostic,) = refusals(ArtifactError, load_artifact, directory)
     assert diagnostic.message and diagnostic.help
     return diagnostic.id
 

@@ -5,17 +5,24 @@ from tests.support.cases import DTYPES, dense_tensor, same_bits, sparse_tensor, 
 from tests.support.emulated import Emulated, Result
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
-from zenc.runtime.call.collective import Collective
+from zenc.runtime.call.stats import CallReport
+from zenc.runtime.gpu.call_args import CallArgs
 
 WIDTHS, UNITS = (1, 5, 64), (1, 63, 200)
 
 
 def differences(
-    artifact: Artifact, size: int, kinds: tuple[str, ...], turn: int = 0, machine: Machine | None = None
+    artifact: Artifact,
+    size: int,
+    kinds: tuple[str, ...],
+    turn: int = 0,
+    machine: Machine | None = None,
+    **shares: list[float],
 ) -> list[str]:
     """Return differences between both targets, which sum the same tensors: in bits, counts, and bytes by format.
 
-    On a given ``machine``, a sum may be any NaN where the CPU's is one.
+    On a given ``machine``, a sum may be any NaN where the CPU's is one. Of ``shares``, which must suffice, bytes are
+    their own.
     """
     seen = with_one_nan if machine else lambda tensor: tensor
     hosts, wrong = collectives(artifact, size), list[str]()
@@ -25,21 +32,22 @@ def differences(
             make = dense_tensor if turn % 3 == 2 else sparse_tensor
             inputs = [make(kind, rank, size, units, width, dtype, turn) for rank in range(size)]
             op = "mean" if turn % 2 else "sum"
-            found = ranks.run([tensor.clone() for tensor in inputs], op)
+            found = ranks.run([tensor.clone() for tensor in inputs], op, **shares)
             for wanted, result, host in zip(run_all(hosts, inputs, op), found, hosts, strict=True):
                 if not isinstance(result, Result):
                     raise result
-                bits = [] if same_bits([seen(wanted), seen(result.tensor)]) else ["other bits"]
-                wrong += [f"{kind}, turn {turn}: {each}" for each in (*bits, *other_counts(host, result))]
+                faults = [] if same_bits([seen(wanted), seen(result.tensor)]) else ["other bits"]
+                stats, call = host.stats, result.call
+                units = (sum(result.counts_in), sum(result.counts_out)) == (stats["units_in"], stats["units_out"])
+                faults += [] if units and not call.made_again else ["other units, or made again"]
+                faults += [] if shares else other_bytes(stats, call)
+                wrong += [f"{kind}, turn {turn}: {each}" for each in faults]
             turn += 1
     return wrong
 
 
-def other_counts(host: Collective, result: Result) -> list[str]:
-    stats = host.stats
-    counts = dict(zip(("push", "pull", "announce"), result.call.phases, strict=True))
-    right = (sum(result.counts_in), sum(result.counts_out)) == (stats["units_in"], stats["units_out"])
-    found = [] if right else ["other units"]
+def other_bytes(stats: CallReport, call: CallArgs) -> list[str]:
+    counts, found = dict(zip(("push", "pull", "announce"), call.phases, strict=True)), list[str]()
     for phase, wanted in stats["phases"].items():
         counted = counts[phase]
         for way, formats in (("sent", counted.sent()), ("received", counted.received())):

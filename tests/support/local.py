@@ -11,8 +11,10 @@ from unittest import mock
 
 import torch
 
+from tests.support.cases import same_bits, wrong_sums
 from tests.support.meeting import Meeting
 from zenc import pipeline
+from zenc.api import compile_text
 from zenc.codegen.artifact import Artifact
 from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram
@@ -132,6 +134,12 @@ def _opened(sources: tuple[tuple[str, str], ...], mapping: SlotMapping) -> Kerne
 LOAD = library.load
 
 
+@lru_cache(maxsize=64)
+def ranks_of(text: str, size: int, scheme: str | None = None) -> list[Collective]:
+    """Return collectives of the scheme in ``text``, or of the one called ``scheme``."""
+    return collectives(compile_text(text, ranks=size, scheme=scheme), size)
+
+
 _POOL = ThreadPoolExecutor(max_workers=16)
 
 
@@ -140,6 +148,14 @@ def run_all(
 ) -> list[torch.Tensor]:
     """Run ``all_reduce`` on all ranks at once; raise the error of the lowest rank that failed."""
     return run_each([partial(rank.all_reduce, op=op, **options) for rank in ranks], tensors)
+
+
+def sums(ranks: list[Collective], inputs: list[torch.Tensor], op: str = "sum") -> list[torch.Tensor]:
+    """Return what two calls on copies of ``inputs`` give, and check that it is the right sum, and the same bits."""
+    first, second = (run_all(ranks, [tensor.clone() for tensor in inputs], op) for _ in range(2))
+    assert wrong_sums(first, inputs, divisor=len(inputs) if op == "mean" else 1) == []
+    assert same_bits([first[0], *second])
+    return first
 
 
 def run_each(of_ranks: list[Callable[[torch.Tensor], Any]], tensors: list[torch.Tensor]) -> list[Any]:

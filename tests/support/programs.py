@@ -94,13 +94,8 @@ def _choices() -> st.SearchStrategy[str]:
 
 
 def _schemes() -> st.SearchStrategy[str]:
-    return st.builds(
-        lambda name, given, doc, inside: f"scheme {name}{given} {{ {doc}{inside} }}",
-        _NAMES,
-        _parameters(),
-        _docs(),
-        _entries() | _tiers() | _choices() | st.builds("{}\n{}".format, _entries(), _choices()),
-    )
+    both = st.builds("{}\n{}".format, _entries(), _choices())
+    return _declared("scheme", _entries() | _tiers() | _choices() | both)
 
 
 def _schedules() -> st.SearchStrategy[str]:
@@ -112,15 +107,7 @@ def _schedules() -> st.SearchStrategy[str]:
 def _compressors() -> st.SearchStrategy[str]:
     values = {**_LOSSES, "code": ["sign", "int(4, 512) then none", "fixed(k) by asc"]}
     inside = st.fixed_dictionaries({}, optional={key: st.sampled_from(known) for key, known in values.items()})
-    return st.builds(
-        lambda name, given, doc, found: (
-            f"compress {name}{given} {{ {doc}" + "\n".join(f"{key}: {value}" for key, value in found.items()) + " }"
-        ),
-        _NAMES,
-        _parameters(),
-        _docs(),
-        inside,
-    )
+    return _declared("compress", inside.map(lambda found: "\n".join(f"{key}: {value}" for key, value in found.items())))
 
 
 def _strategies() -> st.SearchStrategy[str]:
@@ -131,13 +118,7 @@ def _strategies() -> st.SearchStrategy[str]:
     devices = st.sampled_from(["", " on gpu", " on tensors"])
     rule = st.builds(lambda which, sums, where: f"{which}: {sums}{where}", tensors, word | _choices(), devices)
     inside = st.lists(option | rule, max_size=4).map("\n".join)
-    return st.builds(
-        lambda name, given, doc, inside: f"strategy {name}{given} {{ {doc}{inside} }}",
-        _NAMES,
-        _parameters(),
-        _docs(),
-        inside,
-    )
+    return _declared("strategy", inside)
 
 
 def _averagings() -> st.SearchStrategy[str]:
@@ -147,8 +128,13 @@ def _averagings() -> st.SearchStrategy[str]:
     alternation = st.lists(division, min_size=1, max_size=3).map(lambda found: f"alternate [{', '.join(found)}]")
     sums = st.sampled_from(["dense_ring", "topk_a2a(0.01)", "a"]).map(lambda value: f"sums: {value}")
     inside = st.lists(alternation | sums, max_size=3).map("\n".join)
+    return _declared("averaging", inside)
+
+
+def _declared(keyword: str, inside: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Return declarations that begin with ``keyword``, of what is ``inside``."""
     return st.builds(
-        lambda name, given, doc, inside: f"averaging {name}{given} {{ {doc}{inside} }}",
+        lambda name, given, doc, inside: f"{keyword} {name}{given} {{ {doc}{inside} }}",
         _NAMES,
         _parameters(),
         _docs(),

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from tests.support.clusters import topologies
 from tests.support.damage import WORDS, damaged
 from tests.support.fuzz import fuzzed
+from tests.support.refusals import refusals
 from tests.support.survival import import_faults
 from zenc.errors import TopologyError, ZencError
 from zenc.language.files import load_text
@@ -42,9 +43,7 @@ def links(topology: Topology) -> dict[str, tuple[float, float]]:
 
 
 def ids(text: str) -> list[str]:
-    with pytest.raises(TopologyError) as refused:
-        load_topology(text)
-    return [diagnostic.id for diagnostic in refused.value.diagnostics]
+    return [diagnostic.id for diagnostic in refusals(TopologyError, load_topology, text)]
 
 
 def test_two_boxes() -> None:
@@ -282,9 +281,7 @@ def test_values_after_a_name(arguments: str, id: str | None) -> None:
     if id is None:
         assert load_topology(f"two_boxes{arguments}").size == 12
         return
-    with pytest.raises(ZencError) as caught:
-        load_topology(f"two_boxes{arguments}")
-    assert [found.id for found in caught.value.diagnostics] == [id]
+    assert [found.id for found in refusals(ZencError, load_topology, f"two_boxes{arguments}")] == [id]
 
 
 def test_values_given_apart_come_first() -> None:
@@ -322,9 +319,7 @@ def test_errors_in_a_call_show_what_was_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("SAMPLE").write_text('<system version="1"><cpu><pci><gpu/></pci></cpu></system>')
-    with pytest.raises(ZencError) as caught:
-        load_topology(call)
-    (found,) = caught.value.diagnostics
+    (found,) = refusals(ZencError, load_topology, call)
     assert (str(found.span), found.id) == (place, id)
     assert found.span is not None and found.span.source.text == line
     assert "like" not in found.render() and "found '}'" not in found.message

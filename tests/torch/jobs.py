@@ -220,14 +220,20 @@ def dies_in_training(group: dist.ProcessGroup) -> str:
     """Return the text of the error of backward on the ranks that are left."""
     ddp = wrapped(group)
     handle = zenc.attach(ddp, "balanced", deadline=5)
+    error = over_a_death(ddp, group)
+    return f"{type(error).__name__} {type(handle.state.error).__name__}: {error}"
+
+
+def over_a_death(ddp: DistributedDataParallel, group: dist.ProcessGroup) -> Exception | None:
+    """Train until rank 1 dies, and return the error of backward on another rank."""
     for step in range(20):
         if group.rank() == 1 and step == 5:
             os._exit(1)
         try:
             ddp(batch(group.rank(), step))["out"].sum().backward()
         except (RuntimeError, zenc.ZencError) as error:
-            return f"{type(error).__name__} {type(handle.state.error).__name__}: {error}"
-    return ""
+            return error
+    return None
 
 
 def profiled(group: dist.ProcessGroup, path: str, **options: Any) -> tuple[list[str], list[str], list[Any]]:
@@ -282,11 +288,5 @@ def profiled_with_a_dead_rank(group: dist.ProcessGroup) -> tuple[str, int]:
     """Return the error of backward on the ranks that are left, and their samples."""
     ddp, profiler = wrapped(group), zenc.Profiler(every=1)
     zenc.attach(ddp, "balanced", deadline=5, profiler=profiler)
-    for step in range(20):
-        if group.rank() == 1 and step == 5:
-            os._exit(1)
-        try:
-            ddp(batch(group.rank(), step))["out"].sum().backward()
-        except (RuntimeError, zenc.ZencError) as error:
-            return f"{error}", profiler.profiles()["words.weight"].recorded.steps
-    return "", 0
+    error = over_a_death(ddp, group)
+    return f"{error}", profiler.profiles()["words.weight"].recorded.steps

@@ -12,6 +12,7 @@ from tests.support.cases import COMBINATIONS, INNER, scheme_text, tiered_text
 from tests.support.executor import assert_plays
 from tests.support.plans import lossy, plan_of, selecting_merges
 from tests.support.player import Tree, play, sum_of
+from tests.support.refusals import refusals
 from zenc.errors import VerificationError
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
@@ -207,9 +208,7 @@ TOP = lossy(plan_of(scheme_text(*COMBINATIONS[0])), None).phases[0].select
 
 
 def refused(plan: Plan, size: int) -> str:
-    with pytest.raises(VerificationError) as caught:
-        verify(plan, size)
-    first = caught.value.diagnostics[0]
+    first = refusals(VerificationError, verify, plan, size)[0]
     assert first.span is not None
     return f"{first.id}: {first.message}"
 

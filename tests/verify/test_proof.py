@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from tests.support.refusals import refusals
 from tests.support.shipped import cases, plan_of_shipped
 from zenc.errors import VerificationError
 from zenc.plan import unroll
@@ -17,9 +18,7 @@ from zenc.verify.provenance import own_contributions
 
 def found(push: str, pull: str, size: int, **more: str) -> tuple[str, str, int]:
     """Return (id, message, line) of the first diagnostic of a schedule that must not be proved."""
-    with pytest.raises(VerificationError) as caught:
-        verify(plan_with(push, pull, **more), size)
-    first = caught.value.diagnostics[0]
+    first = refusals(VerificationError, verify, plan_with(push, pull, **more), size)[0]
     assert first.span is not None and first.span.source.name == "mine.zen"
     return first.id, first.message, first.span.line
 
@@ -173,9 +172,8 @@ def test_large_groups_are_proved_quickly(size):
 
 @pytest.mark.parametrize("to", ["rank", "rank + 1", "-1"])
 def test_ranks_that_have_nobody_to_send_to_are_left_out_by_a_condition(to):
-    with pytest.raises(VerificationError) as caught:
-        verify(plan_with(f"step {{ send all to {to} }}", ""), 2)
-    assert {found.help for found in caught.value.diagnostics} == {"leave such ranks out: send ... where CONDITION"}
+    refused = refusals(VerificationError, verify, plan_with(f"step {{ send all to {to} }}", ""), 2)
+    assert {found.help for found in refused} == {"leave such ranks out: send ... where CONDITION"}
 
 
 @pytest.mark.parametrize(("name", "size"), cases((2, 5, 8)))
@@ -192,9 +190,7 @@ def test_halves_that_bring_too_little_are_found():
     """A push ends before the sum is whole, and a pull leaves a rank out."""
     for push, pull, found in (("", DIRECT_PULL, "never-complete"), (DIRECT_PUSH, "", "never-arrives")):
         plan = plan_with(push, pull)
-        with pytest.raises(VerificationError) as caught:
-            prove_halves(plan, expand(plan, 3))
-        assert caught.value.diagnostics[0].id == found
+        assert refusals(VerificationError, prove_halves, plan, expand(plan, 3))[0].id == found
 
 
 def exchanged(order: list[int]) -> tuple[str, list[object]]:

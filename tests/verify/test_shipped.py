@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import zenc
 from tests.support.executor import assert_plays
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_with
+from tests.support.refusals import refusals
 from tests.support.shipped import ALL, LOSSY, plan_of_shipped
 from zenc.errors import Diagnostic, Source, Span, VerificationError
 from zenc.language.parse import parse_expression
@@ -130,9 +131,7 @@ PAIRS = "for s in 0 .. log2(size) - 1 { step { send all to rank ^ (1 << s) } }"
 
 
 def refused(push: str, pull: str, **more: str) -> Diagnostic:
-    with pytest.raises(VerificationError) as caught:
-        verify_all(plan_with(push, pull, **more))
-    return caught.value.diagnostics[0]
+    return refusals(VerificationError, verify_all, plan_with(push, pull, **more))[0]
 
 
 def test_a_scheme_for_six_ranks_is_told_at_two_and_what_to_require() -> None:

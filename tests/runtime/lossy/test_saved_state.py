@@ -13,6 +13,7 @@ from tests.runtime.jobs import bits, load
 from tests.runtime.lossy.test_conservation import CUTS, compiled, gradients, scheme
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks, RanksFailed
+from tests.support.refusals import refusals
 from zenc.errors import CostError, TensorError, ZencError
 from zenc.runtime.lossy.residual_store import NamedPiece, ResidualStore, pieces_of
 
@@ -200,9 +201,7 @@ def refused(group: dist.ProcessGroup) -> list[str]:
     choice = f"scheme chosen {{ choose from [lossy, other] }} {lossy} {other}"
     for text, options in ((sums, {"capacity": 0.5}), (choice, {})):
         artifact = zenc.compile_text(text, ranks=group.size(), scheme="chosen" if "chosen" in text else None)
-        with pytest.raises(ZencError) as raised:
-            zenc.load(artifact, group, deadline=20.0, **options)
-        found.append(raised.value.diagnostics[0].id)
+        found.append(refusals(ZencError, zenc.load, artifact, group, deadline=20.0, **options)[0].id)
     return found
 
 

@@ -13,6 +13,7 @@ import pytest
 from tests.emulator.build import INCLUDE
 from tests.packaging.kernels import write
 from tests.support.drivers import NCCL, compiled, driver
+from tests.support.refusals import refusals
 from zenc.codegen.build import nvrtc as nvrtc_module
 from zenc.codegen.build import shipped
 from zenc.codegen.build.arch import Arch
@@ -185,9 +186,7 @@ def test_else_they_are_those_of_the_artifact(on, expected):
 @pytest.mark.usefixtures("no_compiler")
 @pytest.mark.parametrize(("on", "cuda"), [((10, 0), 13), ((7, 5), 13), ((9, 0), 12)])
 def test_what_is_not_there_is_told_with_what_is(on, cuda):
-    with pytest.raises(ArtifactError) as raised:
-        kernels_for(gpu(*on), made_driver(cuda), SOURCES, SHIPPED)
-    (found,) = raised.value.diagnostics
+    (found,) = refusals(ArtifactError, kernels_for, gpu(*on), made_driver(cuda), SOURCES, SHIPPED)
     arch = Arch(*on)
     assert found.id == "wrong-arch"
     assert found.message == f"there are no kernels for NVIDIA Test, which is {arch}, under a driver of CUDA {cuda}"

@@ -13,6 +13,7 @@ from tests.support.emulated import interpreter
 from tests.support.fuzz import tried
 from tests.support.nvrtc import compiled_by
 from tests.support.ptx import declared, entries, usages
+from tests.support.refusals import refusals
 from tests.targets.conftest import Dtype
 from tests.targets.cpu.test_compress import BLOCK_CODES, Drawn
 from zenc.codegen.build.nvrtc import Nvrtc
@@ -186,7 +187,5 @@ def test_tables_in_use_are_shared_and_others_dropped(library):
 
 
 def test_too_many_units_are_refused(library):
-    with pytest.raises(TensorError) as raised:
-        DevicePartitions(MAPPING, 3, library, Uploads()).of(1 << 32, 1)
-    (found,) = raised.value.diagnostics
+    (found,) = refusals(TensorError, DevicePartitions(MAPPING, 3, library, Uploads()).of, 1 << 32, 1)
     assert found.id == "tensor-too-large" and "balanced by permutation" in found.help
