@@ -1,4 +1,4 @@
-"""What Hypothesis draws for calls of any scheme: gradients of all ranks, formats, units and operations."""
+"""Inputs that Hypothesis draws for calls of any scheme: gradients of all ranks, formats, units and operations."""
 
 import torch
 from hypothesis import strategies as st

@@ -132,7 +132,7 @@ def _averagings() -> st.SearchStrategy[str]:
 
 
 def _declared(keyword: str, inside: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Return declarations that begin with ``keyword``, of what is ``inside``."""
+    """Return declarations by ``keyword`` with ``inside`` in their braces."""
     return st.builds(
         lambda name, given, doc, inside: f"{keyword} {name}{given} {{ {doc}{inside} }}",
         _NAMES,
