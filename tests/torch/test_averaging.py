@@ -193,7 +193,7 @@ def outer_refused(group: dist.ProcessGroup, how: str) -> list[str]:
     try:
         model = None if how == "model" else [("w", start.to(torch.float64 if how == "dtype" else torch.float32))]
         averaging = "sparse_loco" if how == "dtype" else "diloco"
-        averager = zenc.Averager(model, averaging, group, params={"steps": 1}, deadline=6)
+        averager = zenc.Averager(model, averaging, group, params={"steps": 2}, deadline=6)
         state = averager.state_dict()
         if how == "state":
             averager.load_state_dict({**state, "parameters": {"v": state["parameters"]["w"]}})

@@ -113,12 +113,14 @@ def advice(group: dist.ProcessGroup) -> dict[str, str]:
     model = DistributedDataParallel(
         nn.ModuleDict({"0": nn.Linear(4, 2), "1": nn.Linear(2, 1)}), process_group=group, bucket_cap_mb=1
     )
+    double = DistributedDataParallel(nn.Linear(64, 64).double(), process_group=group)
     given: dict[str, Callable[[], object]] = {
         "compiled": lambda: zenc.attach(torch.compile(model, backend="eager"), "balanced", deadline=DEADLINE),
         "seven": lambda: zenc.attach(model, 7, deadline=DEADLINE),
         "no module": lambda: zenc.attach(7, "balanced", deadline=DEADLINE),
         "load seven": lambda: zenc.load(7, group, deadline=DEADLINE),
         "small": lambda: zenc.attach(model, "topk_a2a", dense=True, deadline=DEADLINE),
+        "double": lambda: zenc.attach(double, "topk_a2a", dense=True, deadline=DEADLINE),
         "weight": lambda: zenc.attach(model, "balanced", dense=["weight"], deadline=DEADLINE),
         "module": lambda: zenc.attach(model, "balanced", dense=["module.1.bias"], deadline=DEADLINE),
     }
@@ -239,6 +241,7 @@ def test_help_says_what_to_do(two):
     assert said["seven"] == said["load seven"] == "unreadable-file: `zenc list` has the names"
     assert said["no module"].startswith("not-ddp: it is no torch.nn.Module")
     assert said["small"].startswith("needs-dense: none has least_values=1024 values: give least_values=8 or less")
+    assert said["double"].startswith("unsupported-dtype: its residuals are float32")
     assert said["weight"] == "unknown-parameter: did you mean '0.weight' or '1.weight'?"
     assert said["module"] == "unknown-parameter: did you mean '1.bias'?"
     assert said["stats"].startswith("UnknownReport error[unknown-parameter]: there are no statistics of 'weight'")

@@ -304,6 +304,8 @@ class Averager:
         self._at_work.whole.ensure_healthy()
         options = {"averaging": told, "first parameters": digest.hexdigest()}
         GroupAgreement(self._at_work.whole, self._deadline).reach(options)
+        for collective in filter(None, self.collectives):
+            collective.ensure_takes(each.dtype for each in tensors)
         self._agreed = True
 
     def _leave(self, error: SynchronisationError) -> None:

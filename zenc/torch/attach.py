@@ -158,7 +158,7 @@ def attach(
             ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``; ``momentum-twice``;
             ``not-announced``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
         SynchronisationError: ``different-options``, ``different-profilers``; and where another rank has failed.
-        TensorError: ``other-model``; ``not-announced``.
+        TensorError: ``other-model``; ``not-announced``; ``unsupported-dtype``.
         ZencError: as in ``zenc.load``.
     """
     asked = _AttachOptions(
@@ -240,6 +240,8 @@ class _AttachOptions:
             ensure_momentum_once(plan, self.optimizer)
         state.scaling = ScaleWatch(state.collectives, self.scaler) if self.scaler is not None else None
         parameter_of = {name: parameter for parameter, name in named.names.items()}
+        for rule in state.rules if ddp_model.mixed_precision is None else ():
+            rule.collective.ensure_takes(parameter_of[name].dtype for name in rule.served.names)
         state.announcer = announcer_of(state.rules, named.sparse, parameter_of, ddp_model, self.announce)
         if self.join:
             state.plan.join(kinds_of(state.rules, parameter_of), self.join, waits=not ddp_model.static_graph)

@@ -8,7 +8,7 @@ in that order. A backend runs the plan on one device, and is prepared once for e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -221,6 +221,9 @@ class Collective(PlannedCalls):
         if not self.has_let_go:
             self.has_let_go = True
             let_go(self.communicator)
+
+    def ensure_takes(self, dtypes: Iterable[torch.dtype]) -> None:
+        """Raise TensorError (``unsupported-dtype``) for any of ``dtypes`` that the scheme never sums."""
 
     @names_wrong_types
     def announce(self, ids: torch.Tensor, shape: Sequence[int], name: str = "") -> Announcement:

@@ -95,8 +95,12 @@ class LossyCollective(Collective):
             message = f"{plan.scheme} selects of dense tensors or keeps by them, and this one is sparse"
             help = "sum sparse gradients by a scheme without 'select' and 'feedback'"
             raise TensorError(Diagnostic("unsupported-layout", message, help=help))
-        if tensor.dtype not in DTYPES:
-            message = f"{plan.scheme} takes float32, float16 and bfloat16, not {tensor.dtype}"
+        self.ensure_takes([tensor.dtype])
+
+    def ensure_takes(self, dtypes: Iterable[torch.dtype]) -> None:
+        """Raise TensorError (``unsupported-dtype``) where tensors of any of ``dtypes`` have no residuals."""
+        for dtype in set(dtypes).difference(DTYPES):
+            message = f"{self.artifact.plan.scheme} takes float32, float16 and bfloat16, not {dtype}"
             help = "its residuals are float32: convert the tensor, or sum it by a scheme that loses nothing"
             raise TensorError(Diagnostic("unsupported-dtype", message, help=help))
 
