@@ -24,6 +24,7 @@ from zenc.plan.from_json import plan_from_json
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
 from zenc.select.candidates import synthesized
+from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.predict import predict
 from zenc.synthesize.arborescence import cheapest, depths, shallow
 from zenc.synthesize.loads import BranchRoutes, WeightedTree, evenly, fair_time
@@ -85,6 +86,14 @@ def test_cards_that_do_not_divide_ranks_are_busy_as_well(cluster: str) -> None:
     assert not comes_back(topology) and comes_back(load_topology("nodes(2, gpus = 4)"))
     found = synthesize(topology)
     assert 0.95 <= found.share <= 1 and found.packing.even > 0.97
+
+
+@pytest.mark.parametrize("cluster", ["nodes(2, gpus = 3, nics = 2)", str(SAMPLES / "v100_cube_mesh.txt"), UNEQUAL])
+def test_few_chunks_of_near_events_tell_the_time_of_all(cluster: str) -> None:
+    topology = load_topology(cluster)
+    found, dense = synthesize(topology), uniform(1.0, 250_000_000, 64)
+    exact = predict(found.plan, topology.size, dense, topology, bandwidth_only("links"), apart=True, flows=False)
+    assert found.seconds == pytest.approx(exact.seconds, rel=1e-3)
 
 
 def test_a_step_takes_as_long_as_its_last_message() -> None:

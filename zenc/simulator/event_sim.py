@@ -68,7 +68,8 @@ class Clock:
 def run(of: ClassProgram, costs: Costs, bandwidths: Floats, tolerance: float = 1e-9, trace: bool = False) -> Clock:
     """Simulate ``of`` on links of ``bandwidths`` [classes of links], bytes a second.
 
-    Flows that end within the share ``tolerance`` of a step's time end together.
+    Flows that end within the share ``tolerance`` of a step's time free their links at the mean of their ends; what they
+    carry arrives at the end of each.
     """
     return _Run(of, costs, bandwidths, tolerance, trace).clock()
 
@@ -115,20 +116,22 @@ class _Run:
         if not len(self.rest):
             return np.inf
         until = np.where(self.held, np.maximum(self.rest - self.costs.buffer, 0.0), self.rest)
-        return self.now + float((until / self.rate).min())
+        ends = until / self.rate
+        last = ends.min() * (1 + self.tolerance) + self.tolerance * (self.now - self.since)
+        return self.now + float(ends[ends <= last].mean())
 
     def _finish(self) -> bool:
         """Remove the flows that end now, and let their last ranks go on; return whether there were any."""
         if not len(self.rest):
             return False
-        slack = np.maximum(
-            self.tolerance * (self.now - self.since), 4 * np.spacing(self.now)
-        )  # what the clock tells apart
-        done = self.rest <= self.rate * slack
+        slack = np.maximum(self.tolerance / 2 * (self.now - self.since), 4 * np.spacing(self.now))
+        ends = self.rest / self.rate  # 4 spacings are what the clock tells apart
+        done = ends <= slack
         left = self.held & (self.rest - self.costs.buffer <= self.rate * slack)
         for place in np.flatnonzero(done | left).tolist():
             stage, flow = int(self.stage_of[place]), int(self.flow_of[place])
-            of, arrival = self.of.stages[stage], self.now + float(self.costs.delays[stage][flow])
+            of = self.of.stages[stage]
+            arrival = self.now + float(ends[place] + self.costs.delays[stage][flow])
             if left[place]:
                 self._end_of(int(of.src[flow]), stage, arrival if done[place] else self.now)
             if done[place]:

@@ -113,19 +113,16 @@ def fair_rates(
     Flow ``flow[i]`` loads ``link[i]`` ``times[i]`` over, of ``bandwidths`` [links]. A flow without links has no bound.
     Links whose shares differ by less than ``alike`` times are full at once.
     """
-    rates = np.full(flows, np.inf)
-    left, open_, links = bandwidths.copy(), np.zeros(flows, dtype=bool), len(bandwidths)
-    open_[flow] = True
+    rates, left, links = np.full(flows, np.inf), bandwidths.copy(), len(bandwidths)
     while True:
-        load = np.bincount(link, times * open_[flow], minlength=links)
+        load = np.bincount(link, times, minlength=links)
         share = np.divide(left, load, out=np.full(links, np.inf), where=load > 0)
         lowest = float(share.min(initial=np.inf))
         if lowest == np.inf:
             return rates
-        full = share <= lowest * alike
         found = np.zeros(flows, dtype=bool)
-        found[flow[full[link]]] = True
-        found &= open_
+        found[flow[(share <= lowest * alike)[link]]] = True
         rates[found] = lowest
-        open_ &= ~found
-        left = np.maximum(left - lowest * np.bincount(link, times * found[flow], minlength=links), 0.0)
+        on = found[flow]
+        left = np.maximum(left - lowest * np.bincount(link[on], times[on], minlength=links), 0.0)
+        flow, link, times = flow[~on], link[~on], times[~on]

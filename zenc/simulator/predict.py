@@ -33,8 +33,8 @@ Weigh: TypeAlias = Callable[[int, Ints], Floats]
 
 MOST_EXACT = 64
 """Most classes of ranks for which every end of a message is an event of its own."""
-COARSE = 0.05
-"""The share of their time within which messages of more classes end together."""
+COARSE, EXACT = 0.02, 1e-9
+"""The share of their time within which messages of more classes end together, and of fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +100,20 @@ def predict(
     *,
     apart: bool = False,
     flows: bool = True,
+    coarse: bool = False,
 ) -> Prediction:
     """Return the predicted call of ``plan`` on ``size`` ranks, for a gradient like ``profile``.
 
     Without a ``topology`` all ranks are on one switch, by links of the calibration's bandwidth. ``apart`` simulates
     every rank by itself; otherwise one stands for all that are alike. ``flows``: trees on CPUs pull while they push.
-    ``plan`` counts as proved.
+    ``coarse``: messages that end at nearly the same time are one event, as where many ranks differ. ``plan`` counts as
+    proved.
 
     Raises VerificationError for moves that make no sense, TopologyError for another number of ranks
     (``wrong-topology-size``) and for moves without a way (``no-route``).
     """
-    return predict_on(plan, profile, network(topology, size, calibration), calibration, apart=apart, flows=flows)
+    of = network(topology, size, calibration)
+    return predict_on(plan, profile, of, calibration, apart=apart, flows=flows, coarse=coarse)
 
 
 def ensure_simulated(size: int) -> None:
@@ -144,6 +147,7 @@ def predict_on(
     apart: bool = False,
     counted: Weigh | None = None,
     flows: bool = True,
+    coarse: bool = False,
 ) -> Prediction:
     """Predict as ``predict`` does, on a known network: routes are found once for many plans.
 
@@ -156,7 +160,7 @@ def predict_on(
     computed, slow = computing(of, expected, calibration), calibration.slowdown(expected.size)
     of = of if counted is None else _weighed(of, counted)
     costs = _costs(of, computed, slow, calibration, bandwidths, network)
-    tolerance = 1e-9 if len(of.sizes) <= MOST_EXACT or apart else COARSE
+    tolerance = COARSE if coarse or (len(of.sizes) > MOST_EXACT and not apart) else EXACT
     early = early_steps(plan, expected.size) if flows and not calibration.gpu else 0
     if early:
         both = joined(of, early, calibration.step)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import lcm
 from typing import Any
 
-import numpy as np
-
 from zenc.common.wording import count, seconds_text, size_text
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Plan
-from zenc.plan.unroll import Rounds
-from zenc.rank_ir.exchanges import schedules
 from zenc.scheme.units import bandwidth_text
 from zenc.simulator.calibration import bandwidth_only
-from zenc.simulator.network import Cluster
 from zenc.simulator.predict import predict
-from zenc.synthesize.arborescence import Floats
 from zenc.synthesize.even import pack
-from zenc.synthesize.loads import APART, BOTH, DOWN, EVEN, UP, Packing, fair_time, in_shares
+from zenc.synthesize.loads import APART, BOTH, DOWN, UP, Packing, in_shares
 from zenc.synthesize.sparse import plan_of, quickest
 from zenc.synthesize.write import Form, scheme_text
 from zenc.topology.bound import Bound, all_reduce_rate, bound_at_once, bound_of, comes_back, is_two_way, taken_links
@@ -34,18 +27,16 @@ USUAL_BYTES = 64e9
 _WIDTH, _VALUE = 64, 4
 _FASTER = 1.02
 """The least gain for which trees are packed whose sums and results run at once."""
-MOST_SIMULATED = 8_000_000
-"""Most moves of a scheme that is simulated, times the kinds of ranks: these take seconds."""
-MOST_UNEVEN = 500_000
-"""Most moves of a scheme whose messages end one by one, each an event of its own: of those that are less ``even``."""
+_SETTLED = 4
+"""Chunks after which links are evenly busy, beside one for each level of the trees."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Synthesis:
     """A synthesized scheme: its ``plan`` is proved; ``seconds``: of a dense all-reduce of ``bytes``, by links alone.
 
-    Or of a sparse one like ``gradient``, with kernels. ``simulated``: False where steps were added up, as of many
-    moves. ``idle``: how many links no message takes, and the bound of an all-reduce with these.
+    Or of a sparse one like ``gradient``, with kernels. ``idle``: how many links no message takes, and the bound of an
+    all-reduce with these.
     """
 
     topology: Topology
@@ -57,7 +48,6 @@ class Synthesis:
     plan: Plan
     bytes: float
     seconds: float
-    simulated: bool
     idle: tuple[int, float]
     gradient: Profile | None = None
 
@@ -123,7 +113,6 @@ class Synthesis:
             "share": self.share,
             "share_of_links": self.packing.share,
             "most_by_routes": self.packing.ceiling,
-            "simulated": self.simulated,
             "trees": len(self.packing.trees),
             "depth": self.packing.depth,
             "chunks": self.form.chunks,
@@ -136,8 +125,7 @@ class Synthesis:
     def _predicted(self) -> str:
         if self.gradient is not None:
             return f"{seconds_text(self.seconds)} at a density of {self.gradient.density:.2%}, with kernels"
-        how = "by links alone" if self.simulated else "by links alone, step by step"
-        return f"{seconds_text(self.seconds)}, {self.share:.1%} of the bound, {how}"
+        return f"{seconds_text(self.seconds)}, {self.share:.1%} of the bound, by links alone"
 
     def _comment(self, command: str) -> list[str]:
         return [
@@ -174,22 +162,33 @@ def synthesize(
         form, plan, seconds = quickest(topology, packing, up, gradient, chunks)
         verify(plan, topology.size)
         bytes = float(gradient.units * gradient.unit_bytes)
-        return Synthesis(topology, bound, upwards, packing, up, form, plan, bytes, seconds, True, idle, gradient)
+        return Synthesis(topology, bound, upwards, packing, up, form, plan, bytes, seconds, idle, gradient)
     form = Form(chunks or max(of.chunks for of in (packing, up or packing)))
     plan = plan_of(topology, packing, up, form)
     progress("the proof")
-    rounds, proof = verify(plan, topology.size)
+    verify(plan, topology.size)
     progress("the prediction")
-    units = max(1, round(bytes / (_WIDTH * _VALUE)))
-    kinds = max(len(of.rotation.roots) for of in (packing, up or packing))
-    most = MOST_SIMULATED if min(of.even for of in (packing, up or packing)) > EVEN else MOST_UNEVEN
-    if simulated := not bound.at_once and proof.moves * kinds <= most:
-        dense, links = uniform(1.0, units, _WIDTH), bandwidth_only("links")
-        seconds = predict(plan, topology.size, dense, topology, links, flows=False).seconds
-    else:
-        early = schedules(plan, topology.size, ()).early if bound.at_once else 0
-        seconds = _step_by_step(topology, rounds, bytes, early)
-    return Synthesis(topology, bound, upwards, packing, up, form, plan, bytes, seconds, simulated, idle)
+    seconds = _seconds(topology, packing, up, form, bytes, bound.at_once)
+    return Synthesis(topology, bound, upwards, packing, up, form, plan, bytes, seconds, idle)
+
+
+def _seconds(topology: Topology, down: Packing, up: Packing | None, form: Form, bytes: float, at_once: bool) -> float:
+    """Return the simulated seconds of ``form``, of whose chunks a few are enough, where there are many.
+
+    All links are busy once each level of the trees has a chunk; from then on each chunk takes as long as the next.
+    """
+
+    def simulated(chunks: int) -> float:
+        plan = plan_of(topology, down, up, form._replace(chunks=chunks))
+        dense = uniform(1.0, max(1, round(bytes / (_WIDTH * _VALUE) * chunks / form.chunks)), _WIDTH)
+        links = bandwidth_only("links")
+        return predict(plan, topology.size, dense, topology, links, flows=at_once, coarse=True).seconds
+
+    few = max(of.depth for of in (down, up or down)) + _SETTLED
+    if form.chunks <= 2 * few:
+        return simulated(form.chunks)
+    first, both = simulated(few), simulated(2 * few)
+    return both + (both - first) * (form.chunks / few - 2)
 
 
 def _idle(topology: Topology, *bounds: Bound) -> tuple[int, float]:
@@ -220,23 +219,3 @@ def _at_once(topology: Topology, bound: Bound, packing: Packing, progress: Progr
         if found.piped * float(most.rate) > packing.piped * float(bound.rate) * _FASTER:
             return most, found
     return bound, packing
-
-
-def _step_by_step(topology: Topology, rounds: Rounds, bytes: float, early: int) -> float:
-    """Return the seconds of steps that all ranks begin together, in which messages share links fairly.
-
-    Those of the pull begin as ``early`` as in ``RankProgram``.
-    """
-    cluster = Cluster(topology)
-    sent = defaultdict[int, Floats](lambda: np.zeros(topology.size**2))
-    for number, (phase, _, moves) in enumerate(rounds):
-        np.add.at(
-            sent[number - early * phase.completes], moves.src * topology.size + moves.dst, moves.last - moves.first + 1
-        )
-    alike = Counter(parts.tobytes() for parts in sent.values())
-    return sum(times * _seconds(cluster, np.frombuffer(parts)) for parts, times in alike.items()) * bytes / rounds.parts
-
-
-def _seconds(cluster: Cluster, sent: Floats) -> float:
-    pairs = np.flatnonzero(sent)
-    return fair_time(sent[pairs], *cluster.over(*np.divmod(pairs, cluster.size)), cluster.bandwidths)
