@@ -50,10 +50,11 @@ def bounds_table(points: Iterable[dict[str, Any]]) -> str:
 
 
 def _row(of: dict[str, Any]) -> list[str]:
+    share = f"{of['share']:.1%}"
     bound, idle = of["bound"] / 1e9, of["bound_with_idle_links"] / 1e9
     shape = [str(of[name]) for name in ("trees", "depth", "chunks")]
     more = f"{idle:.1f}" if of["idle_links"] else ""
-    return [f"`{of['cluster']}`", str(of["ranks"]), f"{bound:.1f}", f"{of['share']:.1%}", more, *shape, f"{of['cpu_seconds']:.1f}"]
+    return [f"`{of['cluster']}`", str(of["ranks"]), f"{bound:.1f}", share, more, *shape, f"{of['cpu_seconds']:.1f}"]
 
 
 def main() -> None:
