@@ -28,13 +28,13 @@ inline bool is_meant(const Held& held) {
     return held.read || !held.spent;
 }
 
-inline CodedRow coded_row(const Held& held, u64 key = 0) {
+inline CodedRow coded_row(const Held& held) {
     CodedRow row = {};
     row.values = held.taken != nullptr ? const_cast<void*>(held.taken) : held.at.values;
     row.meaning = is_meant(held) ? held.at.values : nullptr;
     row.bytes = held.bytes;
     row.n = held.at.count * held.width;
-    row.key = key;
+    row.key = held.by.key;
     row.code = held.code;
     row.how = held.clears ? CLEARS_SIGNS : 0;
     row.before = held.clears ? held.before : nullptr;
@@ -177,12 +177,12 @@ public:
     explicit KeptLosses(Queue& queue) : queue_(queue) {}
 
     // Gives rows of segments that this rank keeps a place for their losses, which they may set.
-    void place(const Segments& segments, CodedRows& rows, const std::vector<bool>& keeps) {
+    void place(const Several& segments, CodedRows& rows) {
         const Call& call = queue_.call;
         u64 values = 0;
         for (u64 i = 0; i < rows.size() && call.residual != nullptr; ++i) {
-            const Segment& at = segments[i];
-            if (!keeps[i]) continue;
+            const Segment& at = segments[i]->at;
+            if (!segments[i]->by.keeps) continue;
             if (at.count != at.slots || !units_ascend(call)) {
                 scattered_.push_back(i), values += rows[i].n;
                 define_residuals(queue_);
@@ -204,12 +204,12 @@ public:
     }
 
     // Adds what lies in room of its own to the residual.
-    void keep(const Segments& segments, const CodedRows& rows) {
+    void keep(const Several& segments, const CodedRows& rows) {
         if (scattered_.empty()) return;
         Segments of;
         CodedRows lost;
         for (const u64 i : scattered_) {
-            of.push_back(segments[i]);
+            of.push_back(segments[i]->at);
             lost.push_back(rows[i]);
         }
         queue_.launch(KEEP_LOSSES, blocks_for_rows(of, 4 * queue_.partition.width), rows_for(of.size()),
@@ -223,65 +223,56 @@ private:
     Room room_;
 };
 
-// Of segments: the keys of what is drawn, whether this rank keeps what is lost, and which selection it is.
-struct Losing {
-    std::vector<u64> keys;
-    std::vector<bool> keeps;
-    std::vector<i64> places;
-};
-
-// Leaves what is selected of segments, by the selection at a place. `wait` is called once all
-// that is needed is on the stream, and returns when the device has passed it.
+// Leaves what is selected of segments. `wait` is called once all that is needed is on the stream, and returns
+// when the device has passed it.
 template <class Wait>
-inline void choose_values(Queue& queue, const Several& segments, const Losing& by, Wait wait) {
+inline void choose_values(Queue& queue, const Several& segments, Wait wait) {
     if (!units_ascend(queue.call)) mark_ranges(queue, segments);
-    Segments at;
     CodedRows rows;
-    for (u64 i = 0; i < segments.size(); ++i) {
-        at.push_back(segments[i]->at);
+    for (const Held* held : segments) {
         CodedRow row = {};
-        row.values = at[i].values;
-        row.n = at[i].count * queue.partition.width;
+        row.values = held->at.values;
+        row.n = held->at.count * queue.partition.width;
         rows.push_back(row);
     }
     KeptLosses losses(queue);
-    losses.place(at, rows, by.keeps);
+    losses.place(segments, rows);
     wait();
     Call& call = queue.call;
     for (u64 i = 0; i < rows.size() && queue.ok(); ++i) {
-        const i64 slots = static_cast<i64>(at[i].slots), n = static_cast<i64>(at[i].count);
-        if (n != 0 &&
-            call.choose(call.user, by.places[i], slots, n, at[i].values, rows[i].loss, by.keys[i]) == 0)
-            fail(call, CUDA_FAILED, -1, "units of part %llu could not be selected", at[i].part);
+        const Segment& at = segments[i]->at;
+        const Losing& by = segments[i]->by;
+        const i64 slots = static_cast<i64>(at.slots), n = static_cast<i64>(at.count);
+        if (n != 0 && call.choose(call.user, by.place, slots, n, at.values, rows[i].loss, by.key) == 0)
+            fail(call, CUDA_FAILED, -1, "units of part %llu could not be selected", at.part);
     }
-    losses.keep(at, rows);
+    losses.keep(segments, rows);
 }
 
 // The bytes of segments, whose values become what these mean.
-inline void encode_values(Queue& queue, const Several& segments, const Losing& by) {
+inline void encode_values(Queue& queue, const Several& segments) {
     if (!units_ascend(queue.call)) mark_ranges(queue, segments);
-    Segments at;
     CodedRows rows;
     bool scaled = false;
     u64 blocks = 1;
-    for (u64 i = 0; i < segments.size(); ++i) {
-        const Held& held = *segments[i];
-        at.push_back(held.at);
-        rows.push_back(coded_row(held, by.keys[i]));
-        if (has_one_step(held.code)) {
-            rows[i].facts = queue.allocate_cleared<u64>(2);
-            if (held.code.number == ASC_CODE)
-                rows[i].work = queue.allocate<u8>(ceil_divide(rows[i].n, CHUNK) * chunk_room(held.code));
-            blocks = ceil_divide(rows[i].n, 128) > blocks ? ceil_divide(rows[i].n, 128) : blocks;
+    for (const Held* held : segments) {
+        const Coding& code = held->code;
+        CodedRow row = coded_row(*held);
+        if (has_one_step(code)) {
+            row.facts = queue.allocate_cleared<u64>(2);
+            if (code.number == ASC_CODE)
+                row.work = queue.allocate<u8>(ceil_divide(row.n, CHUNK) * chunk_room(code));
+            blocks = std::max(blocks, ceil_divide(row.n, 128));
             scaled = true;
         }
-        if (!has_scales(held.code) || span_of(held.code) != 0) continue;
-        scaled = true;
-        const u64 needed = ceil_divide(rows[i].n, static_cast<u64>(held.code.block));
-        blocks = needed > blocks ? needed : blocks;
+        if (has_scales(code) && span_of(code) == 0) {
+            scaled = true;
+            blocks = std::max(blocks, ceil_divide(row.n, static_cast<u64>(code.block)));
+        }
+        rows.push_back(row);
     }
     KeptLosses losses(queue);
-    losses.place(at, rows, by.keeps);
+    losses.place(segments, rows);
     const i64 n = number_of(rows);
     if (scaled) queue.launch(SCALE_ROWS, Queue::blocks_for(32 * blocks), rows_for(rows.size()), rows, n);
     queue.launch(ENCODE_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),
@@ -291,7 +282,7 @@ inline void encode_values(Queue& queue, const Several& segments, const Losing& b
     chunked.start(queue, JOIN_CHUNKS);
     for (const CodedRow& row : chunked.rows)
         queue.release(row.work, ceil_divide(row.n, CHUNK) * chunk_room(row.code));
-    losses.keep(at, rows);
+    losses.keep(segments, rows);
     raise_by_scales(queue, segments);
 }
 

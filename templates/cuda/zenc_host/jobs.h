@@ -13,16 +13,23 @@ namespace zenc {
 // What is done to make `result` of others: bitmap and ranks by MERGE, FILL or SPARSIFY; then the values, by
 // MERGE or SPREAD. PLACE makes those of all own segments, and LAY_OUT has them already. Those from ENCODE on
 // take over all that there is of one segment, which nothing else uses.
-enum class Work { PLACE, MERGE, FILL, SPARSIFY, SPREAD, LAY_OUT, ENCODE, DECODE, CHOOSE };
+enum class Work {
+    PLACE,
+    MERGE,     // the sum of segments of one part, added in this order
+    FILL,      // the same segment with the slots that the result's format fills up
+    SPARSIFY,  // without the units that are all zero, or of a `marked` one all -0
+    SPREAD,
+    LAY_OUT,
+    ENCODE,  // as the bytes of the result's code, with what they mean for values
+    DECODE,  // without its bytes
+    CHOOSE,  // the same full segment with +0 for all but what a selection takes
+};
 
-// `key` and `keeps`: of what loses something; `place`: of what is chosen. `marked`: what nobody has is -0.
+// `marked`: what nobody has is -0, and zeros that are there +0.
 struct Job {
     Work work;
     Held* result;
     Several from;
-    u64 key = 0;
-    bool keeps = false;
-    i64 place = 0;
     bool marked = false;
 
     bool takes_over() const { return work >= Work::ENCODE; }
@@ -63,39 +70,16 @@ public:
         marked_.push_back({Work::PLACE, held, {}});
     }
 
-    // The sum of segments of one part, added in this order.
-    void merge(Held* result, Several from) { ask({Work::MERGE, result, std::move(from)}); }
+    // Anything but own segments.
+    void ask(Work work, Held* result, Several from, bool marked = false) {
+        for (Held* held : from) held->read = true;
+        asked_.push_back({work, result, std::move(from), marked});
+    }
 
-    // The same for a result that is marked, and whose count is known.
+    // The sum of segments for a result that is marked, and whose count is known.
     void sum(Held* result, Several from) {
         for (Held* held : from) held->read = true;
         marked_.push_back({Work::MERGE, result, std::move(from)});
-    }
-
-    // The same segment with the slots that `format` fills up: all, or those of its blocks.
-    // If it `marks` them they are -0, and zeros that are there +0.
-    void fill(Held* result, Held* from, i64 format, bool marks) {
-        result->at.format = format;
-        ask({Work::FILL, result, {from}, 0, false, 0, marks});
-    }
-
-    // The same segment without the units that are all zero, or of a `marked` one all -0.
-    void sparsify(Held* result, Held* from, bool marked) {
-        ask({Work::SPARSIFY, result, {from}, 0, false, 0, marked});
-    }
-
-    // The same segment as the bytes of its code, with what they mean for values. Where it `keeps` what is
-    // lost that is added to the residual.
-    void encode(Held* result, Held* from, u64 key, bool keeps) {
-        ask({Work::ENCODE, result, {from}, key, keeps});
-    }
-
-    // The same segment without its bytes.
-    void decode(Held* result, Held* from) { ask({Work::DECODE, result, {from}}); }
-
-    // The same full segment with +0 for all but what a selection takes; the others are lost likewise.
-    void choose(Held* result, Held* from, i64 place, u64 key, bool keeps) {
-        ask({Work::CHOOSE, result, {from}, key, keeps, place});
     }
 
     // Values of the tensor are read as they are from here on.
@@ -144,11 +128,6 @@ public:
     }
 
 private:
-    void ask(Job job) {
-        for (Held* held : job.from) held->read = true;
-        asked_.push_back(std::move(job));
-    }
-
     // work(batch) for jobs of one kind that can be done in one launch, all in their order: `goes_with` says
     // whether one can be done with those before it.
     template <class GoesWith, class DoWork>
@@ -258,8 +237,8 @@ private:
         else if (!result->counted)
             uncounted_.push_back(result);
         if (!is_summed_at_once(job))
-            marked_.push_back({job.work == Work::MERGE ? Work::MERGE : Work::SPREAD, result, job.from, 0,
-                               false, 0, job.marked && job.work == Work::FILL});
+            marked_.push_back({job.work == Work::MERGE ? Work::MERGE : Work::SPREAD, result, job.from,
+                               job.marked && job.work == Work::FILL});
         else if (!result->roomy)
             marked_.push_back({Work::LAY_OUT, result, {}});
     }
@@ -284,7 +263,6 @@ private:
     }
 
     void take_values(const Jobs& batch, i64 step) {
-        Losing by;
         for (const Job& job : batch) {
             Held &result = *job.result, &from = *job.from[0];
             pack_.read_as_meant(from);
@@ -302,16 +280,13 @@ private:
                 std::swap(result.body, from.body);
             result.at.format = NOT_LAID_OUT;
             result.valued = true;
-            by.keys.push_back(job.key);
-            by.keeps.push_back(job.keeps);
-            by.places.push_back(job.place);
         }
         const Several results = results_of(batch);
         if (batch[0].work == Work::ENCODE) {
             make_wires(queue_, results);
-            if (queue_.ok()) encode_values(queue_, results, by);
+            if (queue_.ok()) encode_values(queue_, results);
         } else if (batch[0].work == Work::CHOOSE) {  // who chooses may wait, and so messages have to be there
-            choose_values(queue_, results, by, [&] { cross(step, {}, {}); });
+            choose_values(queue_, results, [&] { cross(step, {}, {}); });
         }
     }
 

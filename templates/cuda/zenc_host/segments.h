@@ -56,6 +56,14 @@ struct Program {
     i64 number_of_words = 0;
 };
 
+// What loses something: the key of what is drawn, whether this rank keeps what is lost, and the place of a
+// selection.
+struct Losing {
+    u64 key = 0;
+    bool keeps = false;
+    i64 place = 0;
+};
+
 // A segment's bitmap and ranks are there from the beginning (on the stream). Its count becomes known when it
 // has crossed to the host; its values are made after that, in a body of just the right size. In capacity mode
 // the count is the room, known from the beginning, and the actual count is the head of the body; segments
@@ -76,6 +84,7 @@ struct Held {
     bool lands = false;      // if the tensor may be overwritten, they are made where the result has them
     Room bitmap;             // its own; of this rank's own gradient a part of the bitmap of all
     Room ranks, body;        // its own; of this rank's own gradient there are no ranks
+    Losing by;               // how it is made, if by a code or a selection
     Coding code;             // of values that travel as bytes: `at.values` are what these mean, and the body
     Room wire;               // has them alone. The index stands in front of the bytes, here
     u8* bytes = nullptr;

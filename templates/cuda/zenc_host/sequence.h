@@ -110,22 +110,24 @@ public:
         if (carries_ == ROWS)
             jobs_.sum(held(result), several(segments));
         else
-            jobs_.merge(held(result), several(segments));
+            jobs_.ask(Work::MERGE, held(result), several(segments));
         spend(spent, spent_);
     }
 
     // What is taken as a range of the tensor has all slots already; if absent ones are -0 it is taken anew.
     void fill(i64 result, i64 segment, i64 format, bool marks, Numbers spent) {
-        if (!held(result)->valued)
-            jobs_.fill(held(result), held(segment), format, marks);
-        else if (marks)
+        if (!held(result)->valued) {
+            held(result)->at.format = format;
+            jobs_.ask(Work::FILL, held(result), {held(segment)}, marks);
+        } else if (marks) {
             pack_.copy_ranges({held(result)}, marks);
+        }
         spend(spent, spent_);
     }
 
     void sparsify(i64 result, i64 segment, bool marked, Numbers spent) {
         leaves_out_ = true;
-        jobs_.sparsify(held(result), held(segment), marked);
+        jobs_.ask(Work::SPARSIFY, held(result), {held(segment)}, marked);
         spend(spent, spent_);
     }
 
@@ -133,8 +135,8 @@ public:
     void encode(i64 result, i64 segment, Numbers ranks, bool keeps, Numbers spent) {
         give_code(result);
         if (keeps) capacity_.remember_residual();
-        const u64 key = key_of(call_.salt, seed_, phase_, held(result)->at.part, ranks);
-        jobs_.encode(held(result), held(segment), key, keeps);
+        held(result)->by = {key_of(call_.salt, seed_, phase_, held(result)->at.part, ranks), keeps};
+        jobs_.ask(Work::ENCODE, held(result), {held(segment)});
         take_over(result, segment, spent);
     }
 
@@ -144,22 +146,23 @@ public:
                 Numbers spent) {
         if (call_.choose == nullptr) return decode(result, segment, spent);
         const u64 key = key_of(call_.salt, 0, phase_, held(result)->at.part, ranks);
+        held(chosen)->by = {key, keeps, place};
         i64 from = segment;
         if (call_.chooses_rows == 0 || !has(spent, segment) || held(segment)->full) {
             from = full;
-            jobs_.fill(held(full), held(segment), FORMAT_DENSE, false);
+            fill(full, segment, FORMAT_DENSE, false, list());
         } else {
             held(chosen)->full = held(chosen)->counted = false;
         }
-        jobs_.choose(held(chosen), held(from), place, key, keeps);
-        jobs_.sparsify(held(result), held(chosen), false);
+        jobs_.ask(Work::CHOOSE, held(chosen), {held(from)});
+        jobs_.ask(Work::SPARSIFY, held(result), {held(chosen)});
         spend(spent, spent_);
         spend(list(full, chosen), spent_);
     }
 
     // Values without the bytes that they came as.
     void decode(i64 result, i64 segment, Numbers spent) {
-        jobs_.decode(held(result), held(segment));
+        jobs_.ask(Work::DECODE, held(result), {held(segment)});
         take_over(result, segment, spent);
     }
 
