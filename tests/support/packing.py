@@ -100,8 +100,7 @@ class Packer:
         else:
             marked = self.cleared()
             bitmap = marked.bitmap
-            size = tensor.dtype.itemsize
-            self.launch("zenc_mark_dense", [*self.cut, tensor, size, clears, table([marked])])
+            self.launch_typed("zenc_mark_dense", [tensor, clears, table([marked])])
             self.rank([marked])
             assert np.array_equal(marked.ranks, ranks(bitmap))
         return Marked(self, bitmap, np.empty(0, np.int64))
@@ -180,7 +179,7 @@ class Marked:
         """Place all rows, part by part."""
         n, arguments = len(self.slots), [table(self.parts), self.slots]
         if n == self.distinct:
-            self.packer.launch("zenc_place_once", [*self.packer.cut, *arguments, n, values, self.dtype, divisor])
+            self.packer.launch_typed("zenc_place_once", [*arguments, n, values, self.dtype, divisor])
         else:
             keys, shift, starts, popular = self.grouped()
             rows, distinct = -(-values.shape[1] // 64) if values.size else 1, np.array([self.distinct], np.uint64)
@@ -190,8 +189,7 @@ class Marked:
 
     def place_dense(self, tensor: np.ndarray, divisor: int = 1) -> np.ndarray:
         rows = self.packer.tensors.geometry.parts
-        arguments = [*self.packer.cut, table(self.parts), tensor, self.dtype, divisor]
-        self.packer.launch("zenc_place_dense", arguments, rows)
+        self.packer.launch_typed("zenc_place_dense", [table(self.parts), tensor, self.dtype, divisor], rows)
         return self.joined()
 
     def joined(self) -> np.ndarray:

@@ -200,10 +200,6 @@ ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, u64 n) {
     });
 }
 
-ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, u64 n, u64 value_bytes) {
-    with_bits(value_bytes, [&](auto bits) { spread_values<decltype(bits)>(from, to, n); });
-}
-
 // The same of rows [units, row_bytes].
 template <class Copies, class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,

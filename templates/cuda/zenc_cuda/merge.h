@@ -225,23 +225,19 @@ struct Absent {
     ZENC_DEVICE Bits differs(Bits bits) const { return static_cast<Bits>((bits ^ value) & counting); }
 };
 
-template <class Bits>
-ZENC_DEVICE void mark_absent(const Segment& from, const Segment& to, u64 width) {
-    RowBatches batch(to, width * sizeof(Bits));
-    while (batch.next()) {
-        const bool has = batch.has_row() && (from.bitmap[batch.word] >> batch.bit & 1) != 0;
-        const u32 there = __ballot_sync(ALL_LANES, has);
-        Bits* const values = static_cast<Bits*>(to.values) + batch.first * width;
-        for (u64 i = lane(); i < batch.rows * width; i += WARP)
-            if (magnitude_bits(values[i]) == 0)
-                values[i] = (there >> (i / width) & 1) != 0 ? Bits{0} : NEGATIVE_ZERO<Bits>;
-    }
-}
-
 // Zeros of to[i] [count, width], which has all slots of from[i] and others: +0 in those, and -0 in others.
-ZENC_DEVICE void mark_absent(const Segment* from, const Segment* to, u64 n, u64 value_bytes, u64 width) {
+template <class Bits>
+ZENC_DEVICE void mark_absent(const Segment* from, const Segment* to, u64 n, u64 width) {
     for_each_segment(n, [&](u64 i) {
-        with_bits(value_bytes, [&](auto bits) { mark_absent<decltype(bits)>(from[i], to[i], width); });
+        RowBatches batch(to[i], width * sizeof(Bits));
+        while (batch.next()) {
+            const bool has = batch.has_row() && (from[i].bitmap[batch.word] >> batch.bit & 1) != 0;
+            const u32 there = __ballot_sync(ALL_LANES, has);
+            Bits* const values = static_cast<Bits*>(to[i].values) + batch.first * width;
+            for (u64 k = lane(); k < batch.rows * width; k += WARP)
+                if (magnitude_bits(values[k]) == 0)
+                    values[k] = (there >> (k / width) & 1) != 0 ? Bits{0} : NEGATIVE_ZERO<Bits>;
+        }
     });
 }
 
@@ -286,27 +282,21 @@ ZENC_DEVICE u64 nonzero_wide(const Bits* rows, u32 n, u64 width, Absent<Bits> ab
     return found;
 }
 
-// A warp a word, of which `to` gets every one.
+// to[i].bitmap = the slots of from[i] whose rows of `width` values are not all zero, or of `marked` ones -0:
+// a warp a word.
 template <class Bits>
-ZENC_DEVICE void mark_nonzero(const Segment& from, const Segment& to, u64 width, bool marked) {
+ZENC_DEVICE void mark_nonzero(const Segment* from, const Segment* to, u64 n, u64 width, bool marked) {
     const Absent<Bits> absent(marked);
-    const Slots slots(from);
-    for (u64 w = warp_of_row(); w < slots.words; w += warps_of_row()) {
-        const u64 word = from.bitmap[w];
-        const u32 n = static_cast<u32>(population(word));
-        const Bits* const rows = static_cast<const Bits*>(from.values) + slots.below(w) * width;
-        const u64 found = width < WARP ? nonzero_narrow(rows, n, static_cast<u32>(width), absent)
-                                       : nonzero_wide(rows, n, width, absent);
-        if (lane() == 0) to.bitmap[w] = deposit(found, word);
-    }
-}
-
-// to[i].bitmap = the slots of from[i] whose rows of `width` values are not all zero, or of `marked` ones -0.
-ZENC_DEVICE void mark_nonzero(const Segment* from, const Segment* to, u64 n, u64 value_bytes, u64 width,
-                              bool marked) {
     for_each_segment(n, [&](u64 i) {
-        with_bits(value_bytes,
-                  [&](auto bits) { mark_nonzero<decltype(bits)>(from[i], to[i], width, marked); });
+        const Slots slots(from[i]);
+        for (u64 w = warp_of_row(); w < slots.words; w += warps_of_row()) {
+            const u64 word = slots.bitmap[w];
+            const u32 has = static_cast<u32>(population(word));
+            const Bits* const rows = static_cast<const Bits*>(from[i].values) + slots.below(w) * width;
+            const u64 found = width < WARP ? nonzero_narrow(rows, has, static_cast<u32>(width), absent)
+                                           : nonzero_wide(rows, has, width, absent);
+            if (lane() == 0) to[i].bitmap[w] = deposit(found, word);
+        }
     });
 }
 

@@ -41,22 +41,17 @@ ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, u
 }
 
 // Not 0 if anything in a vector is neither +0 nor -0: what is left without the signs of its values.
-struct Magnitude {
-    u32 lower, upper;  // of 8 bytes: all bits but signs
+template <class Bits>
+ZENC_DEVICE u64 magnitudes(Bits value) {
+    return magnitude_bits(value);
+}
 
-    ZENC_DEVICE explicit Magnitude(u64 value_bytes)
-        : lower(value_bytes == 2   ? 0x7fff7fff
-                : value_bytes == 4 ? 0x7fffffff
-                                   : 0xffffffff),
-          upper(value_bytes == 2 ? 0x7fff7fff : 0x7fffffff) {}
-
-    // Of the vector of a row with this number.
-    ZENC_DEVICE u64 of(u32 value, u64 number) const { return value & (number % 2 == 0 ? lower : upper); }
-    ZENC_DEVICE u64 of(u16 value, u64) const { return value & lower; }
-    ZENC_DEVICE u64 of(uint4 value, u64) const {
-        return ((value.x | value.z) & lower) | ((value.y | value.w) & upper);
-    }
-};
+template <class Bits>
+ZENC_DEVICE u64 magnitudes(uint4 value) {
+    constexpr u32 UPPER = sizeof(Bits) == 2 ? 0x7fff7fff : 0x7fffffff;  // of 8 bytes: all bits but signs
+    constexpr u32 LOWER = sizeof(Bits) == 8 ? 0xffffffff : UPPER;
+    return ((value.x | value.z) & LOWER) | ((value.y | value.w) & UPPER);
+}
 
 // Not 0 if anything in a vector is not +0.
 ZENC_DEVICE u64 all_bits(u64 value) {
@@ -76,16 +71,16 @@ struct Found {
 
 // The vectors [begin, end) of a row, by a group of lanes, up to the first value that is not zero. A group of
 // several in a warp has one round.
-template <class Vector>
-ZENC_DEVICE Found look(const u8* row, u64 begin, u64 end, const Group& group, const Magnitude& magnitude) {
+template <class Bits, class Vector>
+ZENC_DEVICE Found look(const Vector* row, u64 begin, u64 end, const Group& group) {
     Found found{};
     for (u64 at = begin; at < end && found.lanes == 0; at += group.size * AHEAD) {
         u64 any = 0;
         for (u32 k = 0; k < AHEAD; ++k) {
             const u64 column = at + k * group.size + group.rank();
             if (row == nullptr || column >= end) continue;
-            const Vector vector = load_once(reinterpret_cast<const Vector*>(row) + column);
-            any |= magnitude.of(vector, column);
+            const Vector vector = load_once(row + column);
+            any |= magnitudes<Bits>(vector);
             found.some |= all_bits(vector);
         }
         found.lanes = __ballot_sync(ALL_LANES, any != 0);
@@ -128,19 +123,15 @@ ZENC_DEVICE void mark_singles(const Geometry<Mapping>& geometry, Bits* tensor, b
 //
 // Of a long row a warp takes a chunk, and reads it only up to the first value that is not zero; of short rows
 // it takes several.
-template <class Mapping>
-ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 value_bytes, bool clears,
+template <class Bits, class Mapping>
+ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, Bits* tensor, bool clears,
                             const Segment* marked) {
     if constexpr (Mapping::HAS_TABLES)
-        if (geometry.width == 1)
-            return with_bits(value_bytes, [&](auto bits) {
-                mark_singles(geometry, reinterpret_cast<decltype(bits)*>(tensor), clears, marked->bitmap);
-            });
-    const u64 row_bytes = geometry.width * value_bytes;
+        if (geometry.width == 1) return mark_singles(geometry, tensor, clears, marked->bitmap);
+    const u64 row_bytes = geometry.width * sizeof(Bits);
     const bool in_16 = (row_bytes | address_bits(tensor)) % sizeof(uint4) == 0;
-    const u64 vector_bytes = in_16 ? sizeof(uint4) : value_bytes >= 4 ? sizeof(u32) : sizeof(u16);
+    const u64 vector_bytes = in_16 ? sizeof(uint4) : sizeof(Bits);
     const u64 vectors = row_bytes / vector_bytes, chunk = MARKED_BYTES / vector_bytes;
-    const Magnitude magnitude(value_bytes);
     const Group group(vectors);
     const Divider chunks(ceil_divide(row_bytes, MARKED_BYTES));
     const u64 items = vectors == 0 ? 0 : geometry.units * chunks.divisor;
@@ -150,17 +141,17 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 v
         const u64 item = first + group.index(), number = chunks.quotient(item);
         const u64 begin = (item - number * chunks.divisor) * chunk;
         const u64 end = vectors - begin < chunk ? vectors : begin + chunk;
-        u8* const row = item < items ? tensor + number * row_bytes : nullptr;
-        const bool there = with_vector(vector_bytes, [&](auto vector) {
-            using Vector = decltype(vector);
-            const Found found = look<Vector>(row, begin, end, group, magnitude);
+        Bits* const values = item < items ? tensor + number * geometry.width : nullptr;
+        const auto mark = [&](auto vector) {
+            auto* const row = reinterpret_cast<decltype(vector)*>(values);
+            const Found found = look<Bits>(row, begin, end, group);
             const bool any = (found.lanes & group.mask()) != 0;
             if (!any && clears && found.some != 0)
 #pragma unroll 1
-                for (u64 at = begin + group.rank(); at < end; at += group.size)
-                    reinterpret_cast<Vector*>(row)[at] = Vector{};
+                for (u64 at = begin + group.rank(); at < end; at += group.size) row[at] = {};
             return any;
-        });
+        };
+        const bool there = in_16 ? mark(uint4{}) : mark(Bits{});
         if (there && group.rank() == 0) set_bit(marked->bitmap, geometry.bit_of(geometry.slot_of(number)));
     }
 }
@@ -169,36 +160,37 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 v
 
 // Values [n, width] of units in slots [n], none of which comes twice. Each is divided by `divisor` first.
 // Lane k of a warp finds the place of row k.
-template <class Copies, class Mapping>
+template <class Copies, class T, class Mapping>
 ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, u64 n,
-                            const u8* values, i64 dtype, i64 divisor) {
+                            const T* values, i64 dtype, i64 divisor) {
     Copies copies;
-    const u64 row_bytes = geometry.width * bytes_of_dtype(dtype);
+    const Divided<T> divided(dtype, divisor);
+    const u64 width = geometry.width, row_bytes = width * sizeof(T);
     const u32 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < n; first += warps_of_row() * together) {
         const u32 rows = static_cast<u32>(n - first < together ? n - first : together);
-        u8* to = nullptr;
+        T* to = nullptr;
         if (lane() < rows)
-            to = row_of_slot<u8>(geometry, parts, static_cast<u64>(slots[first + lane()]), row_bytes);
-        divide_rows(copies, values + (first + lane()) * row_bytes, rows, row_bytes, dtype, divisor, to);
+            to = row_of_slot<T>(geometry, parts, static_cast<u64>(slots[first + lane()]), row_bytes);
+        divide_rows(copies, values + (first + lane()) * width, rows, width, divided, to);
     }
 }
 
 // The marked rows of tensor [units, width], each divided by `divisor`. Row y of the grid has part y.
-template <class Copies, class Mapping>
-ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* parts, const u8* tensor,
+template <class Copies, class T, class Mapping>
+ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* parts, const T* tensor,
                              i64 dtype, i64 divisor) {
     Copies copies;
-    const u64 row_bytes = geometry.width * bytes_of_dtype(dtype);
+    const Divided<T> divided(dtype, divisor);
+    const u64 width = geometry.width;
     for_each_segment(geometry.parts, [&](u64 part) {
-        u8* const values = static_cast<u8*>(parts[part].values);
-        RowBatches batch(parts[part], row_bytes);
+        T* const values = static_cast<T*>(parts[part].values);
+        RowBatches batch(parts[part], width * sizeof(T));
         while (batch.next()) {
-            const u8* from = nullptr;
+            const T* from = nullptr;
             if (batch.has_row())
-                from = tensor + geometry.mapping.unit(geometry.first_slot(part) + batch.slot()) * row_bytes;
-            divide_rows(copies, from, batch.rows, row_bytes, dtype, divisor,
-                        values + (batch.first + lane()) * row_bytes);
+                from = tensor + geometry.mapping.unit(geometry.first_slot(part) + batch.slot()) * width;
+            divide_rows(copies, from, batch.rows, width, divided, values + (batch.first + lane()) * width);
         }
     });
 }
@@ -404,9 +396,7 @@ ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* p
     ZENC_SHARED(u64, words, THREADS);
     const u32 warp = threadIdx.x / WARP;
     u64* const mine = memory + warp * (STAGED_BYTES / sizeof(u64));
-    const Arithmetic<T> of(dtype);
-    const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
-    const auto divided = [&](T value) { return divisor == 1 ? value : of.round(of.widen(value) / by); };
+    const Divided<T> divided(dtype, divisor);
     for_each_segment(geometry.parts, [&](u64 part) {
         const Segment& to = parts[part];
         u64* const counter = work + part * work_words;

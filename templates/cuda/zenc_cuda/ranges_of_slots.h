@@ -31,8 +31,7 @@ ZENC_DEVICE void clear_signs_of_zeros(T* tensor, u64 n) {
 template <class T, class Mapping>
 ZENC_DEVICE void take_ranges(const Geometry<Mapping>& geometry, const Segment* segments, u64 n,
                              const T* tensor, i64 dtype, i64 divisor, bool marks) {
-    const Arithmetic<T> of(dtype);
-    const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
+    const Divided<T> divided(dtype, divisor);
     using Bits = typename Arithmetic<T>::Bits;
     const Bits absent = static_cast<Bits>(static_cast<Bits>(marks) << (8 * sizeof(Bits) - 1));
     for_each_segment(n, [&](u64 i) {
@@ -41,9 +40,7 @@ ZENC_DEVICE void take_ranges(const Geometry<Mapping>& geometry, const Segment* s
         for_each_vector<1>(segments[i].slots, [&](u64 slot) {
             const T value = from[slot];
             const bool zero = magnitude_bits(__builtin_bit_cast(Bits, value)) == 0;
-            to[slot] = zero           ? __builtin_bit_cast(T, absent)
-                       : divisor == 1 ? value
-                                      : of.round(of.widen(value) / by);
+            to[slot] = zero ? __builtin_bit_cast(T, absent) : divided(value);
         });
     });
 }

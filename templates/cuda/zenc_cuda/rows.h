@@ -176,6 +176,18 @@ struct Arithmetic<u16> {
     }
 };
 
+// Values by a divisor, of which 1 keeps the bits.
+template <class T>
+struct Divided {
+    Arithmetic<T> of;
+    typename Arithmetic<T>::Sum by;
+    bool alike;
+
+    ZENC_DEVICE Divided(i64 dtype, i64 divisor)
+        : of(dtype), by(static_cast<typename Arithmetic<T>::Sum>(divisor)), alike(divisor == 1) {}
+    ZENC_DEVICE T operator()(T value) const { return alike ? value : of.round(of.widen(value) / by); }
+};
+
 // Moving rows, by a warp: up to 32 at a time, of which lane k knows where row k comes from and goes to.
 
 constexpr u32 AHEAD = 4;  // loads of a lane that are under way together
@@ -217,12 +229,6 @@ struct alignas(N * sizeof(T)) Columns {
         }
     }
 };
-
-// use(an integer) of as many bytes as values have.
-template <class Use>
-ZENC_DEVICE auto with_bits(u64 value_bytes, Use use) {
-    return value_bytes == 8 ? use(u64{}) : value_bytes == 4 ? use(u32{}) : use(u16{});
-}
 
 // use(a vector) of 16, 4 or 2 bytes, as many as divide `together`.
 template <class Use>
@@ -315,26 +321,14 @@ struct InVectors {
     }
 };
 
-template <class T>
-ZENC_DEVICE void divide_values(const u8* from, u32 rows, u64 row_bytes, i64 dtype, i64 divisor, u8* to) {
-    const Arithmetic<T> of(dtype);
-    const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
-    move_rows(reinterpret_cast<const T*>(from), rows, row_bytes / sizeof(T), reinterpret_cast<T*>(to),
-              [=](T value) { return of.round(of.widen(value) / by); });
-}
-
-// Rows of values of a type, each divided first; a divisor of 1 copies the bits.
-template <class Copies>
-ZENC_DEVICE void divide_rows(Copies& copies, const u8* from, u32 rows, u64 row_bytes, i64 dtype, i64 divisor,
-                             u8* to) {
-    if (divisor == 1)
-        copies.copy(from, rows, row_bytes, to);
-    else if (dtype == DTYPE_F32)
-        divide_values<float>(from, rows, row_bytes, dtype, divisor, to);
-    else if (dtype == DTYPE_F64)
-        divide_values<double>(from, rows, row_bytes, dtype, divisor, to);
+// Rows of values, each divided first.
+template <class T, class Copies>
+ZENC_DEVICE void divide_rows(Copies& copies, const T* from, u32 rows, u64 width, const Divided<T>& divided,
+                             T* to) {
+    if (divided.alike)
+        copies.copy(reinterpret_cast<const u8*>(from), rows, width * sizeof(T), reinterpret_cast<u8*>(to));
     else
-        divide_values<u16>(from, rows, row_bytes, dtype, divisor, to);
+        move_rows(from, rows, width, to, divided);
 }
 
 }  // namespace zenc

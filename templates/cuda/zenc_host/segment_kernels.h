@@ -114,8 +114,8 @@ static const Kernel SUM_VALUES("zenc_sum_values", Typed::BY_BITS, Ending::ADMIT)
 static const Kernel SUM_BLOCKS("zenc_sum_blocks", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel MERGE("zenc_merge", Typed::BY_BITS, Ending::NONE, Copies::ROWS);
 static const Kernel FILL("zenc_fill");
-static const Kernel MARK_NONZERO("zenc_mark_nonzero");
-static const Kernel MARK_ABSENT("zenc_mark_absent");
+static const Kernel MARK_NONZERO("zenc_mark_nonzero", Typed::BY_BITS);
+static const Kernel MARK_ABSENT("zenc_mark_absent", Typed::BY_BITS);
 static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS);
 
 // Whether sum_values adds up the values of a call: single ones, of up to 4 bytes.
@@ -209,24 +209,23 @@ inline void mark_ranges(Queue& queue, const Several& which) {
 // The bitmap of to[i] = the slots of from[i] whose rows are not all zero, or of `marked` ones not all -0.
 inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to, bool marked) {
     queue.launch(MARK_NONZERO, Queue::blocks_for(32 * most_words(to)), rows_for(to.size()), from, to,
-                 number_of(to), value_bytes(queue.call), queue.call.width, static_cast<i64>(marked));
+                 number_of(to), queue.call.width, static_cast<i64>(marked));
 }
 
 // Zeros of to[i] become -0 in slots that from[i] has not, and +0 in others.
 inline void mark_absent(Queue& queue, const Segments& from, const Segments& to) {
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
-    queue.launch(MARK_ABSENT, blocks, rows_for(to.size()), from, to, number_of(to), value_bytes(queue.call),
-                 queue.call.width);
+    queue.launch(MARK_ABSENT, blocks, rows_for(to.size()), from, to, number_of(to), queue.call.width);
 }
 
-static const Kernel SPREAD_VALUES("zenc_spread_values");
+static const Kernel SPREAD_VALUES("zenc_spread_values", Typed::BY_BITS);
 
 // The values of to[i] = those of from[i] in the slots that to[i] has, +0 where from[i] has none. Of single
 // values a `to` without a bitmap has all slots.
 inline void spread(Queue& queue, const Segments& from, const Segments& to) {
     if (queue.call.width == 1) {
         queue.launch(SPREAD_VALUES, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to,
-                     number_of(to), value_bytes(queue.call));
+                     number_of(to));
         return;
     }
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));

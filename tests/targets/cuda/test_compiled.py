@@ -84,7 +84,7 @@ def test_codes_are_compiled(nvrtc: Nvrtc) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["place_once", "place_dense", "merge_32", "merge_16", "spread", "expand_dense", "expand_units"]
+    "name", ["place_once_32", "place_dense_16", "merge_32", "merge_16", "spread", "expand_dense", "expand_units"]
 )
 def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     """Four at a time for each lane, by instructions that neither keep them in the caches nor keep these coherent."""
@@ -103,7 +103,7 @@ def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
     found = {name for name, body in bodies.items() if "cp.async.bulk.shared::cluster.global" in body}
     copying = re.findall(r"Kernel (\w+)\([^;]*Copies::ROWS\);", HOST)
     assert found == {f"{name}_bulk" for kernel in copying for name in kernels_of_host(HOST)[kernel]}
-    assert len(found) == 11
+    assert len(found) == 15
     assert {name for name, body in bodies.items() if "cp.async.bulk.global.shared::cta" in body} == found
 
 

@@ -181,7 +181,7 @@ def test_what_a_format_fills_up_is_filled_as_on_the_cpu(device, permuting, at, w
     device.launch("zenc_spread", grid, [table(pieces), table(targets), len(pieces), 12])
     for target, (_, values) in zip(targets, expected, strict=True):
         assert np.array_equal(target.values, values)
-    device.launch("zenc_mark_absent", grid, [table(pieces), table(targets), len(pieces), 4, 3])
+    device.launch("zenc_mark_absent_32", grid, [table(pieces), table(targets), len(pieces), 3])
     for piece, target, (bitmap, values) in zip(pieces, targets, expected, strict=True):
         where = at.address(piece.bitmap), at.address(bitmap)
         permuting.mark_absent("f32", *where, piece.slots, 3, at.address(values))
@@ -217,9 +217,8 @@ def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, widt
         piece.values[zeros] = sign * rng.choice([0, 1, 1, 1], zeros.sum()).astype(sign.dtype)
     targets = [empty(dtype.name, piece.slots, width) for piece in pieces]
     grid, row_bytes = (2, len(pieces) - 1), width * pieces[0].values.itemsize
-    size = pieces[0].values.itemsize
-    of = [table(pieces), table(targets), len(pieces), size, width]
-    device.launch("zenc_mark_nonzero", grid, [*of, int(marked)], seed=order)
+    of, bits = [table(pieces), table(targets), len(pieces)], 8 * pieces[0].values.itemsize
+    device.launch(f"zenc_mark_nonzero_{bits}", grid, [*of, width, int(marked)], seed=order)
     for target, piece in zip(targets, pieces, strict=True):
         kept, words = rubbish(len(piece.bitmap)), len(piece.bitmap)
         where = at.address(piece.bitmap), words, width, at.address(piece.values)
@@ -227,8 +226,8 @@ def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, widt
         assert np.array_equal(target.bitmap, kept)
         assert target.ranked(start=9).count == count
         target.values = np.full((count + 1, width), 0xA5, BITS[dtype.name])
-    spread, each = ("zenc_spread_values", size) if width == 1 else ("zenc_spread", row_bytes)
-    device.launch(spread, grid, [table(pieces), table(targets), len(pieces), each], seed=order)
+    spread, more = (f"zenc_spread_values_{bits}", []) if width == 1 else ("zenc_spread", [row_bytes])
+    device.launch(spread, grid, [table(pieces), table(targets), len(pieces), *more], seed=order)
     for target, piece in zip(targets, pieces, strict=True):
         rows = at.occupied(piece.bitmap)
         keeps = np.isin(rows, at.occupied(target.bitmap))

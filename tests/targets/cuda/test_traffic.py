@@ -114,7 +114,7 @@ def test_rows_are_read_and_written_once_by_each_kernel(width):
     with counted() as traffic:
         sums = all_reduce(emulated_ranks(compile("balanced", ranks=size), size), [each.coalesce() for each in tensors])
     bulk, union = "_bulk" if width == 256 else "", sums[0]._nnz()
-    moved = {"place_once": (size * n, size * n), "merge_32": (size * n, union), "expand_units": (size * union,) * 2}
+    moved = {"place_once_32": (size * n, size * n), "merge_32": (size * n, union), "expand_units": (size * union,) * 2}
     for kernel, (read, written) in moved.items():
         loaded, stored = total(traffic, kernel + bulk)
         assert 1 <= loaded / (read * width * VALUE_BYTES) <= 1.05
