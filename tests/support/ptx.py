@@ -58,11 +58,16 @@ def _declaration(source: str, at: int) -> tuple[str, list[str]]:
 def launches(text: str) -> list[tuple[str, list[str]]]:
     """Return KERNEL and its arguments for each launch of host code.
 
-    ``launch(KERNEL, blocks, rows, ...)``, ``launch_of(type, KERNEL, blocks, ...)`` and ``launch_for(n, KERNEL, ...)``.
+    ``launch(KERNEL, blocks, rows, ...)``, ``launch_of(type, KERNEL, blocks, ...)``, ``launch_for(n, KERNEL, ...)``, and
+    ``launch_each(KERNEL, blocks, table, ...)``, which passes the table's length behind it.
     """
-    calls = [(found[1], arguments(text, found.end())) for found in re.finditer(r"(?:\.|->)launch(_\w+)?\(", text)]
-    at, first = {None: 0, "_of": 1, "_for": 1}, {None: 3, "_of": 4, "_for": 2}
-    return [(given[at[how]], given[first[how] :]) for how, given in calls]
+    calls = [(found[1] or "", arguments(text, found.end())) for found in re.finditer(r"(?:\.|->)launch(_\w+)?\(", text)]
+    at, first = {"": 0, "_of": 1, "_for": 1, "_each": 0}, {"": 3, "_of": 4, "_for": 2, "_each": 2}
+    lengths = {"_each": ["length"]}
+    return [
+        (given[at[how]], [*given[first[how] : first[how] + 1], *lengths.get(how, []), *given[first[how] + 1 :]])
+        for how, given in calls
+    ]
 
 
 def kernels_of_host(text: str) -> dict[str, list[str]]:

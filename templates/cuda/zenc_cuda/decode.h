@@ -226,7 +226,7 @@ ZENC_DEVICE void mark_bitmap(const Segment& segment, const Segment& high, Check*
 }
 
 // The words from work + i * work_words on are 0 before: scan_words(words_ranked(high[i].slots)).
-ZENC_DEVICE void begin_listed(const Segment* segments, const Segment* high, u64 n, u64* work,
+ZENC_DEVICE void begin_listed(const Segment* segments, u64 n, const Segment* high, u64* work,
                               u64 work_words) {
     for_each_segment(n, [&](u64 i) {
         if (!is_listed(segments[i])) return;
@@ -236,7 +236,7 @@ ZENC_DEVICE void begin_listed(const Segment* segments, const Segment* high, u64 
     });
 }
 
-ZENC_DEVICE void mark_listed(const Segment* segments, const Segment* high, u64 n, Check* checks) {
+ZENC_DEVICE void mark_listed(const Segment* segments, u64 n, const Segment* high, Check* checks) {
     for_each_segment(n, [&](u64 i) {
         if (is_listed(segments[i])) mark_bitmap(segments[i], high[i], checks + i);
     });
@@ -278,7 +278,7 @@ ZENC_DEVICE void decode_by_block(const Segment& segment, const Segment& high, Ch
 // Segments whose bitmaps are not there: bitmap and ranks, in one pass; of others nothing, unless a block has
 // a segment alone. `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 +
 // tiles_of_words(slots).
-ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, u64 n, Check* checks, i64* status,
+ZENC_DEVICE void decode_index(const Segment* segments, u64 n, const Segment* high, Check* checks, i64* status,
                               u64* work, u64 work_words) {
     ZENC_SHARED(u32, bits, 2 * THREADS);
     ZENC_SHARED(u64, range, 2);

@@ -11,7 +11,7 @@ namespace zenc {
 // to[i].values = the row of every slot that to[i] has, from from[i], or +0 where that has none: what `fill`
 // added, or all but what `mark_nonzero` left out.
 template <class Copies>
-ZENC_DEVICE void spread(const Segment* from, const Segment* to, u64 n, u64 row_bytes) {
+ZENC_DEVICE void spread(const Segment* to, u64 n, const Segment* from, u64 row_bytes) {
     Copies copies;
     for_each_segment(n, [&](u64 i) {
         RowBatches batch(to[i], row_bytes);
@@ -186,7 +186,7 @@ ZENC_DEVICE void spread_window(const Segment& from, const Segment& to, u64 first
 // Single values of the slots that to[i] has: those of from[i], or +0 where that has none. A `to` without a
 // bitmap has all slots.
 template <class Bits>
-ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, u64 n) {
+ZENC_DEVICE void spread_values(const Segment* to, u64 n, const Segment* from) {
     ZENC_SHARED(uint2, halves, 2 * THREADS);
     for_each_segment(n, [&](u64 i) {
         const i64 slots = static_cast<i64>(from[i].slots);

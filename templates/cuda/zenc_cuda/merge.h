@@ -227,7 +227,7 @@ struct Absent {
 
 // Zeros of to[i] [count, width], which has all slots of from[i] and others: +0 in those, and -0 in others.
 template <class Bits>
-ZENC_DEVICE void mark_absent(const Segment* from, const Segment* to, u64 n, u64 width) {
+ZENC_DEVICE void mark_absent(const Segment* to, u64 n, const Segment* from, u64 width) {
     for_each_segment(n, [&](u64 i) {
         RowBatches batch(to[i], width * sizeof(Bits));
         while (batch.next()) {
@@ -285,7 +285,7 @@ ZENC_DEVICE u64 nonzero_wide(const Bits* rows, u32 n, u64 width, Absent<Bits> ab
 // to[i].bitmap = the slots of from[i] whose rows of `width` values are not all zero, or of `marked` ones -0:
 // a warp a word.
 template <class Bits>
-ZENC_DEVICE void mark_nonzero(const Segment* from, const Segment* to, u64 n, u64 width, bool marked) {
+ZENC_DEVICE void mark_nonzero(const Segment* to, u64 n, const Segment* from, u64 width, bool marked) {
     const Absent<Bits> absent(marked);
     for_each_segment(n, [&](u64 i) {
         const Slots slots(from[i]);

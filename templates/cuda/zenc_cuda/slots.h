@@ -77,7 +77,7 @@ ZENC_DEVICE u64 word_with_full_blocks(const Segment& segment, u64 shift, u64 at)
 
 // to[i].bitmap = all slots that to[i].format fills up of from[i]: every one under dense, and those of the
 // blocks that have any under block(k).
-ZENC_DEVICE void fill(const Segment* from, const Segment* to, u64 n) {
+ZENC_DEVICE void fill(const Segment* to, u64 n, const Segment* from) {
     for_each_segment(n, [&](u64 i) {
         const Segment target = to[i];
         for (u64 w = thread_of_row(); w < words_of(target.slots); w += threads_of_row()) {

@@ -59,8 +59,8 @@ inline void raise_greatest(Queue& queue, const Several& segments) {
         if (held->bytes == nullptr) rows.back().code = {};
     }
     if (rows.empty()) return;
-    queue.launch(RAISE_OF_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),
-                 rows, number_of(rows), queue.greatest);
+    queue.launch_each(RAISE_OF_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows,
+                      queue.greatest);
 }
 
 // The same of those whose scales tell.
@@ -86,9 +86,7 @@ struct ChunkedRows {
         if (!rows.empty()) blocks = Queue::blocks_for(32 * ceil_divide(most_values(rows), CHUNK));
     }
 
-    void start(Queue& queue, const Kernel& kernel) const {
-        queue.launch(kernel, blocks, rows_for(rows.size()), rows, number_of(rows));
-    }
+    void start(Queue& queue, const Kernel& kernel) const { queue.launch_each(kernel, blocks, rows); }
 };
 
 // The values that the bytes of segments mean, of those that have a code. Returns a word for each of those
@@ -107,8 +105,7 @@ inline const u64* decode_values(Queue& queue, const Several& segments) {
     u64* next = broken;
     for (CodedRow& row : rows)
         if (has_one_step(row.code)) row.facts = next++;
-    queue.launch(DECODE_ROWS, Queue::blocks_for(most_values(rows)), rows_for(rows.size()), rows,
-                 number_of(rows));
+    queue.launch_each(DECODE_ROWS, Queue::blocks_for(most_values(rows)), rows);
     ChunkedRows(rows).start(queue, DECODE_CHUNKS);
     return broken;
 }
@@ -151,8 +148,8 @@ inline void sum_rows(Queue& queue, const Several& to, const std::vector<Pieces>&
         targets.push_back(row_of(*held));
         targets.back().code = code;
     }
-    queue.launch(SUM_ROWS, Queue::blocks_for(ceil_divide(most_values(targets), 4)), rows_for(to.size()),
-                 targets, number_of(targets), pieces, rows);
+    queue.launch_each(SUM_ROWS, Queue::blocks_for(ceil_divide(most_values(targets), 4)), targets, pieces,
+                      rows);
 }
 
 // The residual of a part is defined from here on: it has nothing yet, unless it `is_set` now.
@@ -273,10 +270,8 @@ inline void encode_values(Queue& queue, const Several& segments) {
     }
     KeptLosses losses(queue);
     losses.place(segments, rows);
-    const i64 n = number_of(rows);
-    if (scaled) queue.launch(SCALE_ROWS, Queue::blocks_for(32 * blocks), rows_for(rows.size()), rows, n);
-    queue.launch(ENCODE_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),
-                 rows, n);
+    if (scaled) queue.launch_each(SCALE_ROWS, Queue::blocks_for(32 * blocks), rows);
+    queue.launch_each(ENCODE_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows);
     const ChunkedRows chunked(rows);
     chunked.start(queue, CODE_CHUNKS);
     chunked.start(queue, JOIN_CHUNKS);

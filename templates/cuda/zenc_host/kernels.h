@@ -47,6 +47,11 @@ inline u64 words_of_table(const std::vector<Entry>& table) {
     return table.size() * sizeof(Entry) / 8;
 }
 
+template <class Entry>
+inline i64 number_of(const std::vector<Entry>& table) {
+    return static_cast<i64>(table.size());
+}
+
 // At most so many blocks of THREADS threads for n threads, 1 at least.
 inline u64 blocks_up_to(u64 most, u64 n) {
     return std::clamp<u64>(ceil_divide(n, THREADS), 1, most);

@@ -98,6 +98,13 @@ public:
         if (kernel.ends == Ending::NONE) issue(into);
     }
 
+    // The same of a kernel that takes a table and its length first, with a row of blocks for each entry.
+    template <class Entry, class... Arguments>
+    void launch_each(const Kernel& kernel, u64 blocks, const std::vector<Entry>& table,
+                     const Arguments&... arguments) {
+        launch(kernel, blocks, rows_for(table.size()), table, number_of(table), arguments...);
+    }
+
     // The epilogue of the last thing on the queue, to add `what`, for which there are `tables`; null if that
     // can't be.
     template <class... Entries>
@@ -351,11 +358,6 @@ private:
 };
 
 using Segments = std::vector<Segment>;
-
-template <class Entry>
-inline i64 number_of(const std::vector<Entry>& table) {
-    return static_cast<i64>(table.size());
-}
 
 // The largest of what `of` says of segments, or rows.
 template <class Entry, class Of>

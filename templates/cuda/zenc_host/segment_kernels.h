@@ -24,8 +24,8 @@ inline void rank(Queue& queue, const Segments& segments) {
         return;
     }
     const u64 words = scan_words(numbers);
-    queue.launch(RANK, Queue::blocks_for_tiles(numbers, SCAN_TILE), rows_for(segments.size()), segments,
-                 number_of(segments), queue.allocate_cleared<u64>(words * segments.size()), words);
+    queue.launch_each(RANK, Queue::blocks_for_tiles(numbers, SCAN_TILE), segments,
+                      queue.allocate_cleared<u64>(words * segments.size()), words);
 }
 
 static const Kernel CLEAR_INDEX("zenc_clear_index");
@@ -53,10 +53,8 @@ inline void encode(Queue& queue, const Segments& segments) {
     const u64 words = most_words(segments), index = most_index_words(segments);
     const u64 blocks = Queue::blocks_for(words < index ? index : words);
     if (blocks != 1 && any_of(segments, FORMAT_ELIAS_FANO))
-        queue.launch(CLEAR_INDEX, Queue::blocks_for(index), rows_for(segments.size()), segments,
-                     number_of(segments));
-    queue.launch(ENCODE_INDEX, blocks, rows_for(segments.size()), segments, number_of(segments),
-                 row_bytes(queue.call));
+        queue.launch_each(CLEAR_INDEX, Queue::blocks_for(index), segments);
+    queue.launch_each(ENCODE_INDEX, blocks, segments, row_bytes(queue.call));
 }
 
 // The high words of every elias_fano index as a bitmap with room for ranks, which say where each tile of
@@ -78,10 +76,9 @@ inline void mark_listed(Queue& queue, const Segments& segments, const Segments& 
     if (!any_of(segments, FORMAT_ELIAS_FANO)) return;
     const u64 words = most_words(high), work = scan_words(words_ranked(64 * words));
     const u64 blocks = Queue::blocks_for(most_words(segments) / RANKED_WORDS);
-    queue.launch(BEGIN_LISTED, blocks, rows_for(segments.size()), segments, high, number_of(segments),
-                 queue.allocate_cleared<u64>(work * segments.size()), work);
-    queue.launch(MARK_LISTED, Queue::blocks_for(words), rows_for(segments.size()), segments, high,
-                 number_of(segments), checks);
+    queue.launch_each(BEGIN_LISTED, blocks, segments, high,
+                      queue.allocate_cleared<u64>(work * segments.size()), work);
+    queue.launch_each(MARK_LISTED, Queue::blocks_for(words), segments, high, checks);
 }
 
 // Bitmap and ranks of every segment from its index. Returns a status for each, on the device: 0 if it is a
@@ -97,13 +94,11 @@ inline const i64* decode(Queue& queue, const Segments& segments) {
     for (const Segment& each : segments) there += has_bitmap(each);
     if (!small) mark_listed(queue, segments, high, checks);
     if (small || there != n)
-        queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), rows_for(n), segments, high,
-                     number_of(segments), checks, status, queue.allocate_cleared<u64>((1 + tiles) * n),
-                     1 + tiles);
+        queue.launch_each(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), segments, high, checks, status,
+                          queue.allocate_cleared<u64>((1 + tiles) * n), 1 + tiles);
     if (const u64 words = scan_words(words_ranked(slots)); !small && there != 0)
-        queue.launch(DECODE_BITMAPS, Queue::blocks_for_tiles(words_ranked(slots), SCAN_TILE), rows_for(n),
-                     segments, number_of(segments), checks, status, queue.allocate_cleared<u64>(words * n),
-                     words);
+        queue.launch_each(DECODE_BITMAPS, Queue::blocks_for_tiles(words_ranked(slots), SCAN_TILE), segments,
+                          checks, status, queue.allocate_cleared<u64>(words * n), words);
     for (const Segment& each : high)
         if (each.ranks != nullptr) queue.release(each.ranks, ranks_of(each.slots));
     return status;
@@ -143,13 +138,10 @@ struct Made {
 
 // The values of targets whose bitmap and ranks are there, as far as there is room for.
 inline void sum_values(Queue& queue, const Made& of) {
-    const u64 blocks = Queue::blocks_for_tiles(64 * most_words(of.to), 1024 * 8),
-              rows = rows_for(of.to.size());
-    const i64 n = number_of(of.to), dtype = queue.call.dtype;
-    if (std::any_of(of.from.begin(), of.from.end(), has_whole_halves))
-        queue.launch(SUM_BLOCKS, blocks, rows, of.to, n, of.pieces, of.from, dtype);
-    else
-        queue.launch(SUM_VALUES, blocks, rows, of.to, n, of.pieces, of.from, dtype);
+    const u64 blocks = Queue::blocks_for_tiles(64 * most_words(of.to), 1024 * 8);
+    const bool in_blocks = std::any_of(of.from.begin(), of.from.end(), has_whole_halves);
+    const Kernel& kernel = in_blocks ? SUM_BLOCKS : SUM_VALUES;
+    queue.launch_each(kernel, blocks, of.to, of.pieces, of.from, queue.call.dtype);
 }
 
 // Bitmap and ranks of targets, the unions of their pieces; and the sums of these where there is room for
@@ -164,8 +156,8 @@ inline void sum(Queue& queue, const Made& of) {
         summed |= each.values != nullptr;
         if (apart) each.values = nullptr;
     }
-    queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(marks.size()), marks, number_of(marks),
-                 of.pieces, of.from, queue.call.width, queue.call.dtype, work, 1 + tiles);
+    queue.launch_each(SUM, Queue::blocks_for_tiles(tiles, 1), marks, of.pieces, of.from, queue.call.width,
+                      queue.call.dtype, work, 1 + tiles);
     if (apart && summed) sum_values(queue, of);
 }
 
@@ -174,22 +166,20 @@ static const Kernel SUM_RANGES("zenc_sum_ranges", Typed::BY_BITS);
 // The values of targets that have all slots, as their pieces have.
 inline void sum_ranges(Queue& queue, const Made& of) {
     const u64 slots = most(of.to, [](const Segment& segment) { return segment.slots; });
-    queue.launch(SUM_RANGES, Queue::blocks_for(ceil_divide(slots * queue.partition.width, 4)),
-                 rows_for(of.to.size()), of.to, number_of(of.to), of.pieces, of.from, queue.call.width,
-                 queue.call.dtype);
+    queue.launch_each(SUM_RANGES, Queue::blocks_for(ceil_divide(slots * queue.partition.width, 4)), of.to,
+                      of.pieces, of.from, queue.call.width, queue.call.dtype);
 }
 
 // The values of targets whose bitmap and ranks are there.
 inline void merge(Queue& queue, const Made& of) {
     if (has_lane_sums(queue.call)) return sum_values(queue, of);
-    queue.launch(MERGE, blocks_for_rows(of.to, static_cast<u64>(row_bytes(queue.call))),
-                 rows_for(of.to.size()), of.to, number_of(of.to), of.pieces, of.from, queue.call.width,
-                 queue.call.dtype);
+    queue.launch_each(MERGE, blocks_for_rows(of.to, static_cast<u64>(row_bytes(queue.call))), of.to,
+                      of.pieces, of.from, queue.call.width, queue.call.dtype);
 }
 
 // The bitmap of to[i] = from[i]'s with all slots that to[i].format fills up. Ranks of `from` are there.
 inline void fill(Queue& queue, const Segments& from, const Segments& to) {
-    queue.launch(FILL, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to, number_of(to));
+    queue.launch_each(FILL, Queue::blocks_for(most_words(to)), to, from);
 }
 
 // Bitmap and ranks of those that have all slots and were made without.
@@ -208,14 +198,14 @@ inline void mark_ranges(Queue& queue, const Several& which) {
 
 // The bitmap of to[i] = the slots of from[i] whose rows are not all zero, or of `marked` ones not all -0.
 inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to, bool marked) {
-    queue.launch(MARK_NONZERO, Queue::blocks_for(32 * most_words(to)), rows_for(to.size()), from, to,
-                 number_of(to), queue.call.width, static_cast<i64>(marked));
+    queue.launch_each(MARK_NONZERO, Queue::blocks_for(32 * most_words(to)), to, from, queue.call.width,
+                      static_cast<i64>(marked));
 }
 
 // Zeros of to[i] become -0 in slots that from[i] has not, and +0 in others.
 inline void mark_absent(Queue& queue, const Segments& from, const Segments& to) {
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
-    queue.launch(MARK_ABSENT, blocks, rows_for(to.size()), from, to, number_of(to), queue.call.width);
+    queue.launch_each(MARK_ABSENT, blocks, to, from, queue.call.width);
 }
 
 static const Kernel SPREAD_VALUES("zenc_spread_values", Typed::BY_BITS);
@@ -223,13 +213,10 @@ static const Kernel SPREAD_VALUES("zenc_spread_values", Typed::BY_BITS);
 // The values of to[i] = those of from[i] in the slots that to[i] has, +0 where from[i] has none. Of single
 // values a `to` without a bitmap has all slots.
 inline void spread(Queue& queue, const Segments& from, const Segments& to) {
-    if (queue.call.width == 1) {
-        queue.launch(SPREAD_VALUES, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to,
-                     number_of(to));
-        return;
-    }
+    if (queue.call.width == 1)
+        return queue.launch_each(SPREAD_VALUES, Queue::blocks_for(most_words(to)), to, from);
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
-    queue.launch(SPREAD, blocks, rows_for(to.size()), from, to, number_of(to), row_bytes(queue.call));
+    queue.launch_each(SPREAD, blocks, to, from, row_bytes(queue.call));
 }
 
 static const Kernel EXPAND_VALUES("zenc_expand_values", Typed::BY_BITS, Ending::GATHER);
@@ -244,9 +231,8 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, b
     const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
     if (call.width == 1) {
         const u64 words = queue.partition.parts * ceil_divide(most_words(parts), 32) * 32;
-        queue.launch(EXPAND_VALUES, ceil_divide(words, THREADS), 1, queue.partition, parts, veto,
-                     static_cast<i64>(keeps), call.dense_out);
-        return;
+        return queue.launch(EXPAND_VALUES, ceil_divide(words, THREADS), 1, queue.partition, parts, veto,
+                            static_cast<i64>(keeps), call.dense_out);
     }
     const u64 warps = ceil_divide(units, bytes >= WIDE_ROW ? WIDE_ROWS : 32);
     queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, parts, row_bytes(call),

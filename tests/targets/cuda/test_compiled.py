@@ -176,9 +176,10 @@ def test_what_is_read_of_a_text():
     host = (
         'static const Kernel A("zenc_a");\nstatic const Kernel B("zenc_b", Typed::BY_BITS, Ending::RANK);\n'
         "queue.launch(A, g(1, 2), 1, {x, y}, h(z)); on->launch_of(F, A, 1, 1, y); on.launch_for(n, B, z);"
+        "queue.launch_each(A, 1, t, y)"
     )
     assert kernels_of_host(host) == {"A": ["zenc_a"], "B": ["zenc_b_16", "zenc_b_32", "zenc_b_64"]}
-    assert launches(host) == [("A", ["{x, y}", "h(z)"]), ("A", ["y"]), ("B", ["z"])]
+    assert launches(host) == [("A", ["{x, y}", "h(z)"]), ("A", ["y"]), ("B", ["z"]), ("A", ["t", "length", "y"])]
     assert split("a, b[1, 2], c(d, e)") == ["a", "b[1, 2]", "c(d, e)"]
     log = (
         "ptxas info    : Compiling entry function 'k' for 'sm_90'\nptxas info    : Function properties for k\n"

@@ -172,16 +172,16 @@ def test_what_a_format_fills_up_is_filled_as_on_the_cpu(device, permuting, at, w
     for target in targets:
         target.format = WIRE_NUMBERS[wire]
     grid = (2, len(pieces) - 1)
-    device.launch("zenc_fill", grid, [table(pieces), table(targets), len(pieces)])
+    device.launch("zenc_fill", grid, [table(targets), len(pieces), table(pieces)])
     expected = [filled(permuting, at, wire, piece) for piece in pieces]
     for target, (bitmap, _) in zip(targets, expected, strict=True):
         assert np.array_equal(target.bitmap, bitmap)
         target.ranked(start=1)
         target.values = np.full((target.count + 1, 3), 0xA5, np.uint32)
-    device.launch("zenc_spread", grid, [table(pieces), table(targets), len(pieces), 12])
+    device.launch("zenc_spread", grid, [table(targets), len(pieces), table(pieces), 12])
     for target, (_, values) in zip(targets, expected, strict=True):
         assert np.array_equal(target.values, values)
-    device.launch("zenc_mark_absent_32", grid, [table(pieces), table(targets), len(pieces), 3])
+    device.launch("zenc_mark_absent_32", grid, [table(targets), len(pieces), table(pieces), 3])
     for piece, target, (bitmap, values) in zip(pieces, targets, expected, strict=True):
         where = at.address(piece.bitmap), at.address(bitmap)
         permuting.mark_absent("f32", *where, piece.slots, 3, at.address(values))
@@ -217,7 +217,7 @@ def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, widt
         piece.values[zeros] = sign * rng.choice([0, 1, 1, 1], zeros.sum()).astype(sign.dtype)
     targets = [empty(dtype.name, piece.slots, width) for piece in pieces]
     grid, row_bytes = (2, len(pieces) - 1), width * pieces[0].values.itemsize
-    of, bits = [table(pieces), table(targets), len(pieces)], 8 * pieces[0].values.itemsize
+    of, bits = [table(targets), len(pieces), table(pieces)], 8 * pieces[0].values.itemsize
     device.launch(f"zenc_mark_nonzero_{bits}", grid, [*of, width, int(marked)], seed=order)
     for target, piece in zip(targets, pieces, strict=True):
         kept, words = rubbish(len(piece.bitmap)), len(piece.bitmap)
@@ -227,7 +227,7 @@ def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, widt
         assert target.ranked(start=9).count == count
         target.values = np.full((count + 1, width), 0xA5, BITS[dtype.name])
     spread, more = (f"zenc_spread_values_{bits}", []) if width == 1 else ("zenc_spread", [row_bytes])
-    device.launch(spread, grid, [table(pieces), table(targets), len(pieces), *more], seed=order)
+    device.launch(spread, grid, [table(targets), len(pieces), table(pieces), *more], seed=order)
     for target, piece in zip(targets, pieces, strict=True):
         rows = at.occupied(piece.bitmap)
         keeps = np.isin(rows, at.occupied(target.bitmap))
