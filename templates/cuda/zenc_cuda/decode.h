@@ -51,24 +51,6 @@ struct Tile {
     }
 };
 
-// This thread's word of the slots that are listed. Entries say which of them may be in a tile: the entries
-// from first(its start) on up to end(its end), or of the last tile to end().
-template <class Entries>
-ZENC_DEVICE u64 listed_word(const Entries& entries, const Tile& tile, u64 slots, Check* check) {
-    u32* const halves = tile.bits + 2 * threadIdx.x;
-    halves[0] = halves[1] = 0;
-    if (const u64 warp = threadIdx.x / WARP; warp < 2) {
-        const u64 at = warp == 0           ? entries.first(tile.start)
-                       : tile.end == slots ? entries.end()
-                                           : entries.end(tile.end);
-        if (lane() == 0) tile.range[warp] = at;
-    }
-    __syncthreads();
-    entries.mark(tile.range[0], tile.range[1], tile, check);
-    __syncthreads();
-    return static_cast<u64>(halves[1]) << 32 | halves[0];
-}
-
 // Slots in a list of the format coo.
 struct CooIndex {
     const u8* in;
@@ -86,17 +68,18 @@ struct CooIndex {
         return in_halves ? reinterpret_cast<const u32*>(in)[i] : reinterpret_cast<const u64*>(in)[i];
     }
 
-    // Every entry is in one tile, even where entries do not ascend: what a tile ends with the next one begins
-    // with.
-    ZENC_DEVICE u64 first(u64 start) const {
-        return warp_search(count, [&](u64 i) { return at(i) < start; });
-    }
-
-    ZENC_DEVICE u64 end(u64 end) const { return first(end); }
-    ZENC_DEVICE u64 end() const { return count; }
-
-    ZENC_DEVICE void mark(u64 first, u64 end, const Tile& tile, Check* check) const {
-        for (u64 i = first + threadIdx.x; i < end; i += THREADS) {
+    // This thread's word of a tile. Every entry is in one tile, even where entries do not ascend: what a tile
+    // ends with the next one begins with, and the last one with all.
+    ZENC_DEVICE u64 word(const Tile& tile, Check* check) const {
+        u32* const halves = tile.bits + 2 * threadIdx.x;
+        halves[0] = halves[1] = 0;
+        if (const u64 warp = threadIdx.x / WARP; warp < 2) {
+            const u64 border = warp == 0 ? tile.start : tile.end;
+            const u64 below = warp_search(count, [&](u64 i) { return at(i) < border; });
+            if (lane() == 0) tile.range[warp] = warp == 1 && border == slots ? count : below;
+        }
+        __syncthreads();
+        for (u64 i = tile.range[0] + threadIdx.x; i < tile.range[1]; i += THREADS) {
             const u64 slot = at(i);
             if (i != 0 && slot <= at(i - 1))
                 blame(check, 1 + i, NOT_ASCENDING);
@@ -104,6 +87,8 @@ struct CooIndex {
                 blame(check, 1 + i, OUT_OF_RANGE);
             tile.set(slot);
         }
+        __syncthreads();
+        return static_cast<u64>(halves[1]) << 32 | halves[0];
     }
 };
 
@@ -169,7 +154,7 @@ private:
 ZENC_DEVICE u64 decoded_word(const Segment& segment, const Tile& tile, Check* check) {
     const u64* const in = reinterpret_cast<const u64*>(segment.index);
     const u64 at = tile.start / 64 + threadIdx.x;
-    if (segment.format == FORMAT_COO) return listed_word(CooIndex(segment), tile, segment.slots, check);
+    if (segment.format == FORMAT_COO) return CooIndex(segment).word(tile, check);
     if (segment.format == FORMAT_DENSE) return ~0ULL;
     if (at >= words_of(segment.slots)) return 0;
     return segment.format == FORMAT_BITMAP ? in[at] : word_of_blocks(in, block_shift(segment.format), at);

@@ -11,12 +11,12 @@ namespace zenc {
 class Bodies {
 public:
     // What carries segments has an index in the format `asked`.
-    Bodies(Queue& queue, Communicator& group, Carries carries, i64 asked, u64 row_bytes)
+    Bodies(Queue& queue, Communicator& group, Carries carries, i64 asked)
         : queue_(queue),
           group_(group),
           rows_(carries == ROWS),
           asked_(rows_ ? NOT_SENT : asked),
-          unit_bytes_(carries == SETS ? 0 : row_bytes) {}
+          unit_bytes_(carries == SETS ? 0 : queue.row_bytes) {}
 
     // All segments that are sent have their values, and the counts of those that are received are known. A
     // body travels by itself, from where it lies: one that goes to several ranks is written once. What is
@@ -113,7 +113,7 @@ private:
         Several decoded;
         for (Held* held : coded)
             if (!(held->encoded = may_stay_encoded(*held))) decoded.push_back(held);
-        make_meanings(queue_, decoded, unit_bytes_);
+        make_meanings(queue_, decoded);
     }
 
     // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.

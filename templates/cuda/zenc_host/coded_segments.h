@@ -122,7 +122,7 @@ inline void decode_now(Queue& queue, const Several& segments) {
     for (Held* held : segments)
         if (held->encoded) encoded.push_back(held), held->encoded = false;
     if (encoded.empty()) return;
-    make_meanings(queue, encoded, static_cast<u64>(row_bytes(queue.call)));
+    make_meanings(queue, encoded);
     if (queue.ok()) decode_values(queue, encoded);
 }
 

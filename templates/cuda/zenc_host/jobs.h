@@ -61,8 +61,8 @@ inline Several pieces_of(const Jobs& jobs) {
 
 class SegmentJobs {
 public:
-    SegmentJobs(Queue& queue, Communicator& group, Capacity& capacity, Pack& pack, u64 unit_bytes)
-        : queue_(queue), group_(group), capacity_(capacity), pack_(pack), unit_bytes_(unit_bytes) {}
+    SegmentJobs(Queue& queue, Communicator& group, Capacity& capacity, Pack& pack)
+        : queue_(queue), group_(group), capacity_(capacity), pack_(pack) {}
 
     // A segment of this rank's own gradient, which is marked already.
     void own(Held* held) {
@@ -173,7 +173,7 @@ private:
     // Whether the values of a sum are made with its bitmap: of narrow rows, unless they lie in a result,
     // which is made when it is counted.
     bool is_summed_at_once(const Job& job) const {
-        return job.work == Work::MERGE && unit_bytes_ < WIDE_ROW && !job.result->is_result &&
+        return job.work == Work::MERGE && queue_.row_bytes < WIDE_ROW && !job.result->is_result &&
                !makes_range(job);
     }
 
@@ -197,7 +197,7 @@ private:
             for (const Held* held : job.from) at.count += held->at.count;
             if (at.count > at.slots) at.count = at.slots;
         }
-        make_bodies_ahead(queue_, summed, unit_bytes_);
+        make_bodies_ahead(queue_, summed);
         return summed;
     }
 
@@ -273,7 +273,7 @@ private:
             result.seen = from.seen && job.work == Work::DECODE;
             result.lent = from.lent;
             result.at.values = from.at.values;
-            const bool moves = from.lent || landing(queue_, result, unit_bytes_) != nullptr;
+            const bool moves = from.lent || landing(queue_, result) != nullptr;
             if (job.work == Work::ENCODE && moves && !has_one_step(result.code))
                 take_apart(result);
             else
@@ -294,14 +294,14 @@ private:
     void take_apart(Held& held) {
         held.taken = held.at.values;
         held.lent = !is_meant(held);
-        if (!held.lent) make_meanings(queue_, {&held}, unit_bytes_);
+        if (!held.lent) make_meanings(queue_, {&held});
     }
 
     // What a selection changes becomes its own.
     void copy_values(Held& held) {
         const void* const tensor = held.at.values;
-        make_meanings(queue_, {&held}, unit_bytes_);
-        queue_.copy(held.at.values, tensor, held.at.count * unit_bytes_);
+        make_meanings(queue_, {&held});
+        queue_.copy(held.at.values, tensor, held.at.count * queue_.row_bytes);
         held.lent = false;
     }
 
@@ -334,13 +334,13 @@ private:
         if (batch[0].takes_over()) return take_values(batch, step);
         const Several results = results_of(batch);
         const bool there = are_there(work, results);
-        if (!there) make_bodies(queue_, results, unit_bytes_);
+        if (!there) make_bodies(queue_, results, queue_.row_bytes);
         if (!queue_.ok()) return;
         admit(work, results);
         for (Held* held : results) {
             held->valued = true;
             if (there)
-                lay_out(queue_, *held, unit_bytes_);
+                lay_out(queue_, *held);
             else if (is_bare_result(*held) && queue_.call.dense_out != nullptr && !makes_range(batch[0]))
                 occupy_all(*held);
         }
@@ -402,7 +402,6 @@ private:
     Communicator& group_;
     Capacity& capacity_;
     Pack& pack_;
-    const u64 unit_bytes_;
     Jobs asked_, marked_;           // what has no bitmap yet, and what has no values yet
     Several uncounted_;             // their counts are on the device alone
     std::vector<Watched> watched_;  // not looked at yet

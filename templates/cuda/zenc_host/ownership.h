@@ -89,8 +89,7 @@ public:
     // The values of targets[part] = this rank's `rows` in its slots.
     void split(const Segment& rows, const Segments& targets) {
         of_.sets[static_cast<u64>(group_.rank)].values = rows.values;
-        queue_.launch(SPLIT_ROWS, of_.blocks, 1, of_.sets, of_.known, group_.rank, targets,
-                      row_bytes(queue_.call));
+        queue_.launch(SPLIT_ROWS, of_.blocks, 1, of_.sets, of_.known, group_.rank, targets, queue_.row_bytes);
     }
 
     // The complete parts become the result that the call asks for: a list of all units, ascending, or all of
@@ -98,10 +97,10 @@ public:
     void join(const Segments& parts) const {
         const Call& call = queue_.call;
         if (call.dense_out != nullptr)
-            queue_.launch(JOIN_DENSE, of_.blocks, 1, of_.sets, of_.known, parts, row_bytes(call),
+            queue_.launch(JOIN_DENSE, of_.blocks, 1, of_.sets, of_.known, parts, queue_.row_bytes,
                           keeps_absent(call), call.dense_out);
         else
-            queue_.launch(JOIN_UNITS, of_.blocks, 1, of_.sets, of_.known, parts, row_bytes(call),
+            queue_.launch(JOIN_UNITS, of_.blocks, 1, of_.sets, of_.known, parts, queue_.row_bytes,
                           call.ids_out, call.values_out);
     }
 
@@ -123,7 +122,7 @@ private:
     // Grid and memory for tiles of all sets.
     void make_room() {
         const u64 ranks = of_.known.ranks = of_.sets.size(), units = of_.sets[0].slots;
-        of_.known.words = words_of_tile(ranks, units, static_cast<u64>(row_bytes(queue_.call)));
+        of_.known.words = words_of_tile(ranks, units, queue_.row_bytes);
         tiles_ = ceil_divide(words_of(units), of_.known.words);
         of_.blocks = Queue::blocks_for_tiles(tiles_, 1);
         if (const u64 far = far_words(ranks)) {

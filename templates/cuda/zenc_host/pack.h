@@ -79,7 +79,7 @@ public:
             if (!held->counted) held->at.count = guess(held->at.slots);
             if (!held->is_result) ahead.push_back(held);
         }
-        make_bodies_ahead(queue_, ahead, bytes_of_row());
+        make_bodies_ahead(queue_, ahead);
         const Segments table = segments_of(parts);
         const Call& call = queue_.call;
         const u64 tiles = tiles_of_words(64 * most_words(table)), work = 1 + tiles;
@@ -101,7 +101,7 @@ public:
     void take_ranges(const Several& own) {
         clear_untaken();
         const Call& call = queue_.call;
-        const u64 bytes = bytes_of_row();
+        const u64 bytes = queue_.row_bytes;
         Several copied;
         for (Held* held : own) {
             held->valued = true;
@@ -140,7 +140,7 @@ public:
     // The same in memory of their own. If it `marks` what is absent, zeros are -0.
     void copy_ranges(const Several& own, bool marks = false) {
         const Call& call = queue_.call;
-        make_bodies(queue_, own, bytes_of_row());
+        make_bodies(queue_, own, queue_.row_bytes);
         for (Held* held : own) held->lent = false;
         const Segments table = segments_of(own);
         const u64 slots = most(table, [](const Segment& segment) { return segment.slots; });
@@ -250,7 +250,7 @@ private:
 
     void place_once(const Segments& parts) const {
         const Call& call = queue_.call;
-        const u64 lanes = bytes_of_row() >= WIDE_ROW ? 32 / WIDE_ROWS : 1;
+        const u64 lanes = queue_.row_bytes >= WIDE_ROW ? 32 / WIDE_ROWS : 1;
         queue_.launch(PLACE_ONCE, Queue::blocks_for(lanes * static_cast<u64>(call.n)), 1, queue_.partition,
                       parts, slots_, call.n, call.values, call.dtype, call.divisor);
     }
@@ -274,7 +274,7 @@ private:
 
     void place_dense(const Segments& parts) const {
         const Call& call = queue_.call;
-        queue_.launch(PLACE_DENSE, blocks_for_rows(parts, bytes_of_row()), rows_for(parts.size()),
+        queue_.launch(PLACE_DENSE, blocks_for_rows(parts, queue_.row_bytes), rows_for(parts.size()),
                       queue_.partition, parts, call.values, call.dtype, call.divisor);
     }
 
@@ -298,8 +298,6 @@ private:
 
     // The same in all calls over tensors of one shape.
     u64 about() const { return queue_.call.signature ^ queue_.call.salt; }
-
-    u64 bytes_of_row() const { return static_cast<u64>(row_bytes(queue_.call)); }
 
     static constexpr u64 POPULAR_BLOCKS = 128;  // most gradients have few popular rows
 

@@ -58,6 +58,7 @@ public:
     // Of a call whose units are cut in `parts`.
     Queue(Call& call, Communicator& group, i64 parts)
         : call(call),
+          row_bytes(static_cast<u64>(call.width * DTYPE_BYTES[call.dtype])),
           partition(partition_of(call, static_cast<u64>(parts))),
           kernels(*static_cast<Kernels*>(call.kernels)),
           group(group),
@@ -246,6 +247,7 @@ public:
     }
 
     Call& call;
+    const u64 row_bytes;  // of a unit
     Partition partition;
     Kernels& kernels;
     Communicator& group;
@@ -377,20 +379,12 @@ inline u64 blocks_for_rows(const Segments& segments, u64 row_bytes) {
         32 * most(segments, [&](const Segment& segment) { return warps_for_rows(segment, row_bytes); }));
 }
 
-inline i64 value_bytes(const Call& call) {
-    return DTYPE_BYTES[call.dtype];
-}
-
-inline i64 row_bytes(const Call& call) {
-    return call.width * value_bytes(call);
-}
-
 // Whether the result of a dense tensor is made where that is: then rows that nobody has are +0 already, since
 // marking makes each -0 of them +0. Of a row in several pieces nobody knows in time whether anything is in
 // it, and beside what has bits there is anything.
 inline i64 keeps_absent(const Call& call) {
     return call.ids == nullptr && call.dense_out == call.values && call.taken == nullptr &&
-           row_bytes(call) <= static_cast<i64>(MARKED_BYTES);
+           call.width * DTYPE_BYTES[call.dtype] <= static_cast<i64>(MARKED_BYTES);
 }
 
 static const Kernel GATHER("zenc_gather");

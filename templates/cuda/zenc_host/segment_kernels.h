@@ -54,7 +54,7 @@ inline void encode(Queue& queue, const Segments& segments) {
     const u64 blocks = Queue::blocks_for(words < index ? index : words);
     if (blocks != 1 && any_of(segments, FORMAT_ELIAS_FANO))
         queue.launch_each(CLEAR_INDEX, Queue::blocks_for(index), segments);
-    queue.launch_each(ENCODE_INDEX, blocks, segments, row_bytes(queue.call));
+    queue.launch_each(ENCODE_INDEX, blocks, segments, queue.row_bytes);
 }
 
 // The high words of every elias_fano index as a bitmap with room for ranks, which say where each tile of
@@ -115,7 +115,7 @@ static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS)
 
 // Whether sum_values adds up the values of a call: single ones, of up to 4 bytes.
 inline bool has_lane_sums(const Call& call) {
-    return call.width == 1 && value_bytes(call) <= 4;
+    return call.width == 1 && DTYPE_BYTES[call.dtype] <= 4;
 }
 
 // Whether a segment is in blocks of at least 32 slots: it has all slots of half a word, or none.
@@ -147,7 +147,7 @@ inline void sum_values(Queue& queue, const Made& of) {
 // Bitmap and ranks of targets, the unions of their pieces; and the sums of these where there is room for
 // some.
 inline void sum(Queue& queue, const Made& of) {
-    const u64 tiles = tiles_summed(64 * most_words(of.to), static_cast<u64>(row_bytes(queue.call)));
+    const u64 tiles = tiles_summed(64 * most_words(of.to), queue.row_bytes);
     u64* const work = queue.allocate_cleared<u64>((1 + tiles) * of.to.size());
     const bool apart = has_lane_sums(queue.call) && tiles > 1;
     Segments marks = of.to;
@@ -173,8 +173,8 @@ inline void sum_ranges(Queue& queue, const Made& of) {
 // The values of targets whose bitmap and ranks are there.
 inline void merge(Queue& queue, const Made& of) {
     if (has_lane_sums(queue.call)) return sum_values(queue, of);
-    queue.launch_each(MERGE, blocks_for_rows(of.to, static_cast<u64>(row_bytes(queue.call))), of.to,
-                      of.pieces, of.from, queue.call.width, queue.call.dtype);
+    queue.launch_each(MERGE, blocks_for_rows(of.to, queue.row_bytes), of.to, of.pieces, of.from,
+                      queue.call.width, queue.call.dtype);
 }
 
 // The bitmap of to[i] = from[i]'s with all slots that to[i].format fills up. Ranks of `from` are there.
@@ -204,7 +204,7 @@ inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to,
 
 // Zeros of to[i] become -0 in slots that from[i] has not, and +0 in others.
 inline void mark_absent(Queue& queue, const Segments& from, const Segments& to) {
-    const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
+    const u64 blocks = blocks_for_rows(to, queue.row_bytes);
     queue.launch_each(MARK_ABSENT, blocks, to, from, queue.call.width);
 }
 
@@ -215,8 +215,8 @@ static const Kernel SPREAD_VALUES("zenc_spread_values", Typed::BY_BITS);
 inline void spread(Queue& queue, const Segments& from, const Segments& to) {
     if (queue.call.width == 1)
         return queue.launch_each(SPREAD_VALUES, Queue::blocks_for(most_words(to)), to, from);
-    const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
-    queue.launch_each(SPREAD, blocks, to, from, row_bytes(queue.call));
+    const u64 blocks = blocks_for_rows(to, queue.row_bytes);
+    queue.launch_each(SPREAD, blocks, to, from, queue.row_bytes);
 }
 
 static const Kernel EXPAND_VALUES("zenc_expand_values", Typed::BY_BITS, Ending::GATHER);
@@ -228,20 +228,20 @@ static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER,
 // there, and is not 0.
 inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, bool keeps) {
     const Call& call = queue.call;
-    const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
+    const u64 units = static_cast<u64>(call.units), bytes = queue.row_bytes;
     if (call.width == 1) {
         const u64 words = queue.partition.parts * ceil_divide(most_words(parts), 32) * 32;
         return queue.launch(EXPAND_VALUES, ceil_divide(words, THREADS), 1, queue.partition, parts, veto,
                             static_cast<i64>(keeps), call.dense_out);
     }
     const u64 warps = ceil_divide(units, bytes >= WIDE_ROW ? WIDE_ROWS : 32);
-    queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, parts, row_bytes(call),
+    queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, parts, queue.row_bytes,
                  veto, static_cast<i64>(keeps), call.dense_out);
 }
 
 // call.dense_out, of parts that have all slots of ascending units.
 inline void expand_ranges(Queue& queue, const Segments& parts) {
-    const u64 bytes = static_cast<u64>(row_bytes(queue.call));
+    const u64 bytes = queue.row_bytes;
     for (const Segment& part : parts) {
         u8* const to = static_cast<u8*>(queue.call.dense_out) + first_unit(queue, part.part) * bytes;
         if (to != part.values) queue.copy(to, part.values, part.slots * bytes);
@@ -278,9 +278,8 @@ inline void expand_units(Queue& queue, const Segments& some) {
     const Segments found = {find_units(queue, parts)};
     const bool by_parts = found[0].bitmap == nullptr;
     const Segments& rows = by_parts ? parts : found;
-    queue.launch(EXPAND_UNITS, blocks_for_rows(rows, static_cast<u64>(row_bytes(call))),
-                 rows_for(rows.size()), queue.partition, parts, found, row_bytes(call), call.ids_out,
-                 call.values_out);
+    queue.launch(EXPAND_UNITS, blocks_for_rows(rows, queue.row_bytes), rows_for(rows.size()), queue.partition,
+                 parts, found, queue.row_bytes, call.ids_out, call.values_out);
 }
 
 static const Kernel GROUP_FEW("zenc_group_few");

@@ -234,9 +234,9 @@ inline Room result_room(Queue& queue, u64 bytes) {
 }
 
 // Where the result has the values of a range, if they may be there before the call has ended; else null.
-inline u8* landing(const Queue& queue, const Held& held, u64 unit_bytes) {
-    const bool fits = queue.overwrites && held.lands && held.at.slots * unit_bytes % 8 == 0;
-    return fits ? static_cast<u8*>(queue.call.dense_out) + first_unit(queue, held.at.part) * unit_bytes
+inline u8* landing(const Queue& queue, const Held& held) {
+    const bool fits = queue.overwrites && held.lands && held.at.slots * queue.row_bytes % 8 == 0;
+    return fits ? static_cast<u8*>(queue.call.dense_out) + first_unit(queue, held.at.part) * queue.row_bytes
                 : nullptr;
 }
 
@@ -246,7 +246,7 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     std::vector<Room*> rooms;
     for (Held* held : which) {
         held->body.bytes = aligned(8 + body_bytes(*held, held->asked, unit_bytes));
-        if (u8* const at = landing(queue, *held, unit_bytes); at != nullptr && held->asked == FORMAT_DENSE)
+        if (u8* const at = landing(queue, *held); at != nullptr && held->asked == FORMAT_DENSE)
             held->body = {at, 0};
         else if (!is_bare_result(*held))
             rooms.push_back(&held->body);
@@ -287,30 +287,30 @@ inline void make_wires(Queue& queue, const Several& which) {
 }
 
 // Room for the values that bytes mean.
-inline void make_meanings(Queue& queue, const Several& which, u64 unit_bytes) {
+inline void make_meanings(Queue& queue, const Several& which) {
     Several apart;
     for (Held* held : which) {
-        held->body = {landing(queue, *held, unit_bytes), 0};
+        held->body = {landing(queue, *held), 0};
         held->at.values = held->body.at;
         if (held->body.at == nullptr) apart.push_back(held);
     }
     make_rooms(
-        queue, apart, &Held::body, [=](const Held& held) { return aligned(held.at.count * unit_bytes); },
+        queue, apart, &Held::body, [&](const Held& held) { return aligned(held.at.count * queue.row_bytes); },
         [](Held& held) { held.at.values = held.body.at; });
 }
 
 // Room for values that are made before they are counted, of at.count units at most, and in front of them for
 // the largest index that they may get.
-inline void make_bodies_ahead(Queue& queue, const Several& which, u64 unit_bytes) {
+inline void make_bodies_ahead(Queue& queue, const Several& which) {
     Several exact, roomy;
     for (Held* held : which) (held->roomy ? roomy : exact).push_back(held);
-    make_bodies(queue, roomy, unit_bytes);
+    make_bodies(queue, roomy, queue.row_bytes);
     const auto in_front = [](const Held& held) {
         return aligned(8 + most_index_bytes(held.asked, held.at.slots, held.at.count, held.costs));
     };
     make_rooms(
         queue, exact, &Held::body,
-        [&](const Held& held) { return in_front(held) + aligned(held.at.count * unit_bytes); },
+        [&](const Held& held) { return in_front(held) + aligned(held.at.count * queue.row_bytes); },
         [&](Held& held) {
             held.at.values = held.body.at + in_front(held);
             held.made_ahead = held.at.count;  // the room may be larger
@@ -323,13 +323,13 @@ inline bool had_room(const Held& held) {
 }
 
 // Its index gets a place in front of the values; what is left behind them is released.
-inline void lay_out(Queue& queue, Held& held, u64 unit_bytes) {
+inline void lay_out(Queue& queue, Held& held) {
     if (held.roomy) return;
-    const WireLayout layout = layout_of(held, held.asked, unit_bytes);
+    const WireLayout layout = layout_of(held, held.asked, queue.row_bytes);
     u8* const values = static_cast<u8*>(held.at.values);
     held.at.format = layout.format;
     held.at.index = values - layout.index_bytes;
-    const u64 used = static_cast<u64>(values - held.body.at) + aligned(held.at.count * unit_bytes);
+    const u64 used = static_cast<u64>(values - held.body.at) + aligned(held.at.count * queue.row_bytes);
     queue.release(Room{held.body.at + used, held.body.bytes - used});
     held.body.bytes = used;
 }

@@ -16,8 +16,7 @@ public:
           queue_(by_holders() ? call_of_one_part() : call, group, by_holders() ? 1 : program.of.parts),
           capacity_(queue_),
           pack_(queue_, capacity_),
-          unit_bytes_(static_cast<u64>(row_bytes(call))),
-          jobs_(queue_, group, capacity_, pack_, unit_bytes_),
+          jobs_(queue_, group, capacity_, pack_),
           agreement_(queue_, group, jobs_, program.cuts, program.of.cuts, program.pieces),
           held_(static_cast<u64>(program.of.segments)) {
         for (i64 i = 0; i < program.of.segments; ++i) {
@@ -97,7 +96,7 @@ public:
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
         if (code_.number == ASC_CODE) exchange_sizes(queue_, group_, sends_, receives_, step, counted);
-        Bodies(queue_, group_, carries_, format_, unit_bytes_)
+        Bodies(queue_, group_, carries_, format_)
             .exchange(sends_, receives_, sent_, counted, jobs_,
                       [&](Exchange& messages, i64 peer) { agreement_.compare(messages, peer); });
         sends_.clear();
@@ -183,7 +182,7 @@ public:
         const Several parts = several(results);
         jobs_.make_values(step_);
         if (!queue_.ok()) return;
-        make_bodies(queue_, parts, unit_bytes_);
+        make_bodies(queue_, parts, queue_.row_bytes);
         for (Held* each : parts) each->valued = true;
         if (!queue_.ok()) return;
         agreement_.split(held(segment)->at, segments_of(parts));
@@ -217,7 +216,7 @@ public:
         if (!is_ranged(call_)) return;
         count = call_.part_bytes;
         for (const Held* each : parts)
-            *count++ = is_coded(*each) ? static_cast<i64>(body_bytes(*each, format_, unit_bytes_)) : 0;
+            *count++ = is_coded(*each) ? static_cast<i64>(body_bytes(*each, format_, queue_.row_bytes)) : 0;
     }
 
     const float* residual_before() const { return capacity_.residual_before(); }
@@ -381,7 +380,7 @@ private:
     }
 
     void make_result_values() {
-        call_.values_out = queue_.allocate_alone(static_cast<u64>(call_.count_out) * unit_bytes_);
+        call_.values_out = queue_.allocate_alone(static_cast<u64>(call_.count_out) * queue_.row_bytes);
     }
 
     void expand(const Several& complete) {
@@ -418,7 +417,6 @@ private:
     Queue queue_;
     Capacity capacity_;
     Pack pack_;
-    const u64 unit_bytes_;
     SegmentJobs jobs_;
     Agreement agreement_;
     std::vector<Held> held_;
