@@ -4,6 +4,7 @@
 
 #include "zenc_host/coded_segments.h"
 #include "zenc_host/jobs.h"
+#include "zenc_host/ownership.h"
 #include "zenc_host/segment_kernels.h"
 
 namespace zenc {
@@ -21,10 +22,9 @@ public:
     // All segments that are sent have their values, and the counts of those that are received are known. A
     // body travels by itself, from where it lies: one that goes to several ranks is written once. What is
     // sent for the last time and not used in any other way, `spent`, is released as soon as it can be.
-    // `add(messages, peer)` comes before what is sent to, or received from, a peer.
-    template <class Add>
+    // What ranks have agreed on is compared with the first messages between them.
     void exchange(const Messages& sends, const Messages& receives, Several& spent, PhaseCount& counted,
-                  SegmentJobs& workshop, const Add& add) {
+                  SegmentJobs& workshop, Agreement& agreement) {
         for (const Held* held : segments_in(sends))
             if (held->lent && !is_coded(*held)) workshop.clear_signs();
         write(sends);
@@ -34,7 +34,7 @@ public:
         if (!queue_.ok()) return;
         Exchange messages(queue_, group_);
         for (const Messages* all : {&sends, &receives})
-            for (const Message& message : *all) add(messages, message.peer);
+            for (const Message& message : *all) agreement.compare(messages, message.peer);
         for (const Message& message : sends)
             for (const Held* held : message.segments)
                 messages.send(message.peer, start_of(*held), body(*held));

@@ -70,8 +70,8 @@ struct Launch {
     const char* name = nullptr;
     unsigned blocks = 0, rows = 0;
     u64 arguments = 0, words = 0;  // how many
-    u64 first[MOST_ARGUMENTS];     // of each argument's words
     u64 given[MOST_WORDS];
+    void* parameters[MOST_ARGUMENTS + 1];  // where each argument's words begin
     Tables tables;
     u64 used = 1;      // words of the tables
     Ending next = {};  // what the epilogue may have next
@@ -90,7 +90,7 @@ struct Launch {
     template <class Argument>
     void pass(const Argument& argument) {
         static_assert(sizeof(Argument) % 8 == 0, "parameters are made of words");
-        first[arguments++] = words;
+        parameters[arguments++] = given + words;
         std::memcpy(given + words, &argument, sizeof argument);
         words += sizeof argument / 8;
     }

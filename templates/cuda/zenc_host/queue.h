@@ -338,12 +338,10 @@ private:
         const bool ends =
             end.number_ranked + end.number_admitted + end.number_of_words + end.number_of_rows != 0;
         held_.tables.words[0] = ends ? held_.place(&end, 1) : 0;
-        void* parameters[MOST_ARGUMENTS + 1];
-        for (u64 i = 0; i < held_.arguments; ++i) parameters[i] = held_.given + held_.first[i];
-        parameters[held_.arguments] = &held_.tables;
+        held_.parameters[held_.arguments] = &held_.tables;
         check(call,
-              api.cuLaunchKernel(function, held_.blocks, held_.rows, 1, THREADS, 1, 1, 0, into, parameters,
-                                 nullptr),
+              api.cuLaunchKernel(function, held_.blocks, held_.rows, 1, THREADS, 1, 1, 0, into,
+                                 held_.parameters, nullptr),
               "cuLaunchKernel", held_.name);
         if (checked_ && ok()) wait_for(held_.name, into);
     }

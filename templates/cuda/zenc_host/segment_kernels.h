@@ -35,12 +35,6 @@ static const Kernel BEGIN_LISTED("zenc_begin_listed");
 static const Kernel MARK_LISTED("zenc_mark_listed");
 static const Kernel DECODE_BITMAPS("zenc_decode_bitmaps", Typed::NO, Ending::ADMIT);
 
-inline u64 most_index_words(const Segments& segments) {
-    return most(segments, [](const Segment& segment) {
-        return index_bytes(segment.format, segment.slots, segment.count) / 8;
-    });
-}
-
 inline bool any_of(const Segments& segments, i64 format) {
     for (const Segment& each : segments)
         if (each.format == format) return true;
@@ -50,8 +44,11 @@ inline bool any_of(const Segments& segments, i64 format) {
 // The index of every segment, and zeros behind its values. Bitmap and ranks are there.
 inline void encode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return;
-    const u64 words = most_words(segments), index = most_index_words(segments);
-    const u64 blocks = Queue::blocks_for(words < index ? index : words);
+    const auto words_of_index = [](const Segment& each) {
+        return index_bytes(each.format, each.slots, each.count) / 8;
+    };
+    const u64 index = most(segments, words_of_index);
+    const u64 blocks = Queue::blocks_for(std::max(most_words(segments), index));
     if (blocks != 1 && any_of(segments, FORMAT_ELIAS_FANO))
         queue.launch_each(CLEAR_INDEX, Queue::blocks_for(index), segments);
     queue.launch_each(ENCODE_INDEX, blocks, segments, queue.row_bytes);
@@ -246,11 +243,6 @@ inline void expand_ranges(Queue& queue, const Segments& parts) {
         u8* const to = static_cast<u8*>(queue.call.dense_out) + first_unit(queue, part.part) * bytes;
         if (to != part.values) queue.copy(to, part.values, part.slots * bytes);
     }
-}
-
-// Whether slots are the same numbers as units.
-inline bool slots_are_units(const Call& call) {
-    return units_ascend(call) && !is_ranged(call);
 }
 
 // The units of all parts as one segment, marked and ranked. Ascending units have no need of it.

@@ -228,11 +228,6 @@ inline bool is_bare_result(const Held& held) {
     return held.is_result && held.asked == FORMAT_DENSE;
 }
 
-inline Room result_room(Queue& queue, u64 bytes) {
-    const bool dense = queue.call.dense_out != nullptr;
-    return {static_cast<u8*>(dense ? queue.call.dense_out : queue.allocate_alone(bytes)), 0};
-}
-
 // Where the result has the values of a range, if they may be there before the call has ended; else null.
 inline u8* landing(const Queue& queue, const Held& held) {
     const bool fits = queue.overwrites && held.lands && held.at.slots * queue.row_bytes % 8 == 0;
@@ -256,7 +251,10 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     for (Held* held : which) {
         const WireLayout layout = layout_of(*held, held->asked, unit_bytes);
         Segment& at = held->at;
-        if (is_bare_result(*held)) held->body = result_room(queue, held->body.bytes);
+        if (is_bare_result(*held)) {
+            void* const dense = queue.call.dense_out;
+            held->body = {static_cast<u8*>(dense ? dense : queue.allocate_alone(held->body.bytes)), 0};
+        }
         at.format = layout.format;
         const u64 in_front = head_bytes(*held) + layout.index_bytes;
         u8* const start = held->body.at + (aligned(in_front) - in_front);  // values are aligned

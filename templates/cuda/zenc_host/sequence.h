@@ -97,8 +97,7 @@ public:
         PhaseCount& counted = call_.phases[kind_];
         if (code_.number == ASC_CODE) exchange_sizes(queue_, group_, sends_, receives_, step, counted);
         Bodies(queue_, group_, carries_, format_)
-            .exchange(sends_, receives_, sent_, counted, jobs_,
-                      [&](Exchange& messages, i64 peer) { agreement_.compare(messages, peer); });
+            .exchange(sends_, receives_, sent_, counted, jobs_, agreement_);
         sends_.clear();
         receives_.clear();
         release_own();
@@ -199,7 +198,10 @@ public:
         release(queue_, spent_);
         release_own();
         take_time();
-        if (capacity_.may_fail()) agree_on_capacity();
+        if (capacity_.may_fail() && queue_.ok()) {
+            capacity_.admit({}, jobs_.watched());
+            capacity_.agree(group_);
+        }
         const bool before = call_.agreed != nullptr && call_.dense_out != nullptr;
         if (before) learn_whether_again();
         if (queue_.ok() && !(before && call_.made_again != 0)) expand(parts);
@@ -247,11 +249,13 @@ private:
         know_count(made, capacity_.room(made.at.slots, spec.ranks, spec.spread));
     }
 
-    // Whether the values of the one part that there is are the result as they are: units are slots then, and
+    // Whether the values of the one part that there is are the result as they are: slots are units then, and
     // how many there will be is known before there is memory for them.
     // Dense ones are made of sums that nobody else needs: see Values. Single ones are summed faster apart.
     bool ends_in_place(const SegmentSpec& complete) const {
-        if (program_.of.parts != 1 || by_holders() || capacity_.on() || !slots_are_units(call_)) return false;
+        if (program_.of.parts != 1 || by_holders() || capacity_.on() || !units_ascend(call_) ||
+            is_ranged(call_))
+            return false;
         return call_.dense_out == nullptr || (complete.in_result == SUM_FOR_RESULT && !has_lane_sums(call_));
     }
 
@@ -355,13 +359,6 @@ private:
             call_.made_again = static_cast<i64>(found);
         else
             call_.finite = found < INFINITE;
-    }
-
-    // Whether the call has to be made again, on all ranks.
-    void agree_on_capacity() {
-        if (!queue_.ok()) return;
-        capacity_.admit({}, jobs_.watched());
-        capacity_.agree(group_);
     }
 
     static bool all_counted(const Several& which) {

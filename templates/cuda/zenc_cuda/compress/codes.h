@@ -196,13 +196,6 @@ ZENC_DEVICE void unpack_window(const u8* window, u32 bits, Visit visit) {
     }
 }
 
-// The same of a window of trits.
-template <class Visit>
-ZENC_DEVICE void unpack_trits(const u8* window, Visit visit) {
-    u32 fraction = trits_of(window[lane()]);
-    for (u64 row = 0; row < TRITS; ++row) visit(row * PACKED_LANES + lane(), next_trit(fraction));
-}
-
 // A window of 160 trits: a byte a lane, of five rows.
 template <class Of>
 ZENC_DEVICE void pack_trits(const Of& of, u64 first, u8* out, Drawn& drawn) {
@@ -311,7 +304,8 @@ ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block,
                 decode(i - first,
                        Code::TRITS ? packed_trit(packed, i, n) : packed_number(packed, i, n, bits));
         else if constexpr (Code::TRITS)
-            unpack_trits(packed + at * window_bytes, decode);
+            for (u32 row = 0, fraction = trits_of(packed[at * window_bytes + lane()]); row < TRITS; ++row)
+                decode(row * PACKED_LANES + lane(), next_trit(fraction));
         else
             unpack_window(packed + at * window_bytes, bits, decode);
     }
