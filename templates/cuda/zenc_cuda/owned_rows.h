@@ -26,10 +26,9 @@ ZENC_DEVICE void begin_parts(u64 ranks, const u64* cuts, const Segment* targets,
 }
 
 // Marks the slots that rank k holds of part p in the bitmap of targets[cuts[k, p]], if that is one of n.
-ZENC_DEVICE void mark_parts(const Segment* table, const IndexSets& known, const u8* masks, const u64* cuts,
-                            const Segment* targets, u64 n, u64* work) {
-    begin_parts(known.ranks, cuts, targets, n, work);
-    const IndexSets sets = known.with(table);
+ZENC_DEVICE void mark_parts(const IndexSets& sets, const u8* masks, const u64* cuts, const Segment* targets,
+                            u64 n, u64* work) {
+    begin_parts(sets.ranks, cuts, targets, n, work);
     const u64 bytes = mask_bytes(sets.ranks);
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
@@ -49,10 +48,8 @@ ZENC_DEVICE void mark_parts(const Segment* table, const IndexSets& known, const 
 // The values of targets[p] = the rows of rank `own` in its slots of part p, for all parts: one rank's
 // gradient is cut.
 template <class Copies>
-ZENC_DEVICE void split_rows(const Segment* table, const IndexSets& known, u64 own, const Segment* targets,
-                            u64 row_bytes) {
+ZENC_DEVICE void split_rows(const IndexSets& sets, u64 own, const Segment* targets, u64 row_bytes) {
     Copies copies;
-    const IndexSets sets = known.with(table);
     const u8* const values = static_cast<const u8*>(sets.sets[own].values);
     for_each_tile(sets, [&](SetTile& tile) {
         const u64 mine = tile.there ? tile.word(own) : 0;
@@ -82,10 +79,8 @@ ZENC_DEVICE const u8* address_of_owned(const SetTile& tile, const Segment* parts
 
 // The units of the union, ascending, and their rows: a coalesced list.
 template <class Copies>
-ZENC_DEVICE void join_units(const Segment* table, const IndexSets& known, const Segment* parts, u64 row_bytes,
-                            i64* units, u8* out) {
+ZENC_DEVICE void join_units(const IndexSets& sets, const Segment* parts, u64 row_bytes, i64* units, u8* out) {
     Copies copies;
-    const IndexSets sets = known.with(table);
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
         WindowRows batch(tile.begin, tile.any, tile.rows_before());
@@ -103,10 +98,8 @@ ZENC_DEVICE void join_units(const Segment* table, const IndexSets& known, const 
 // The same as a dense tensor out [units, row_bytes], with +0 for units that nobody holds: every byte is
 // written, but if it `keeps`, for then these are +0 already.
 template <class Copies>
-ZENC_DEVICE void join_dense(const Segment* table, const IndexSets& known, const Segment* parts, u64 row_bytes,
-                            bool keeps, u8* out) {
+ZENC_DEVICE void join_dense(const IndexSets& sets, const Segment* parts, u64 row_bytes, bool keeps, u8* out) {
     Copies copies;
-    const IndexSets sets = known.with(table);
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
         const u64 there = static_cast<u64>(__popc(__ballot_sync(ALL_LANES, tile.there)));

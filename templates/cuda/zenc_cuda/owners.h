@@ -279,10 +279,9 @@ constexpr u64 NEAR_RANKS = 256;  // those of more ranks are in memory
 
 // All blocks find holders, and the last one chooses owners. `work` has 2 words and one a tile; `far` [2
 // ranks] is room for loads.
-ZENC_DEVICE void choose_owners(const Segment* table, const IndexSets& known, u64* work, u8* masks, u64* alone,
-                               Load* far, u64* counts) {
+ZENC_DEVICE void choose_owners(const IndexSets& sets, u64* work, u8* masks, u64* alone, Load* far,
+                               u64* counts) {
     ZENC_SHARED(Chosen, near, NEAR_RANKS);
-    const IndexSets sets = known.with(table);
     find_holders(sets, work + 1, masks, alone);
     if (!is_last_block(work, gridDim.x)) return;
     if (sets.ranks <= NEAR_RANKS)
@@ -314,9 +313,7 @@ ZENC_DEVICE void count_parts(const IndexSets& sets, const u8* masks, u64* counts
 // Adds the digest of all owners to `digest`, which is cleared before; starts = where the units of each owner
 // begin, tile by tile, of which the last block makes sums; counts as above. `work` has 1 + scan_words(R t)
 // words, which are 0 before.
-ZENC_DEVICE void digest_owners(const Segment* table, const IndexSets& known, const u8* masks, u64* digest,
-                               u64* counts, u64* work) {
-    const IndexSets sets = known.with(table);
+ZENC_DEVICE void digest_owners(const IndexSets& sets, const u8* masks, u64* digest, u64* counts, u64* work) {
     u64 sum = thread_of_row() == 0 ? WordDigest::of_ranks(sets.ranks) : 0;
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
