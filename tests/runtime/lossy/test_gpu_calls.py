@@ -61,8 +61,8 @@ COMPOSED = {
 }
 
 
-def on_gpus(artifact: Artifact, size: int) -> list[Collective]:
-    return [rank.collective for rank in emulated_ranks(artifact, size)]
+def on_gpus(artifact: Artifact, size: int, deadline: float = 300.0) -> list[Collective]:
+    return [rank.collective for rank in emulated_ranks(artifact, size, deadline)]
 
 
 def drawn(size: int, numel: int, seed: int, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -267,7 +267,7 @@ def test_large_tensors_stay_in_their_memory(name, size, units):
         return assert_clean("address", "-m", "slow", test, EMULATOR_SECONDS="3000")
     artifact = zenc.compile(name, ranks=size)
     inputs, found = drawn(size, units, 0, torch.float32), []
-    for ranks in (collectives(artifact, size), on_gpus(artifact, size)):
+    for ranks in (collectives(artifact, size), on_gpus(artifact, size, deadline=3000)):
         sums = run_all(ranks, [tensor.clone() for tensor in inputs], "mean", name="w")
         found.append([*sums, *(rank.residual("w") for rank in ranks if artifact.plan.feedback is not None)])
     assert same_bits([torch.cat([each.flatten() for each in of]) for of in found])
