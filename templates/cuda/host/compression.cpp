@@ -12,20 +12,10 @@ static const Kernel TRANSFORM("zenc_transform");
 static const Kernel QUERY_SKETCH("zenc_query_sketch", Typed::YES);
 static const Kernel QUANTISE_FIXED("zenc_quantise_fixed", Typed::YES);
 
-inline std::vector<Search> searches_of(const i64* parts, i64 n) {
-    std::vector<Search> searches;
-    for (i64 i = 0; i < n; ++i)
-        searches.push_back(search_for(static_cast<u64>(parts[3 * i]), static_cast<u64>(parts[3 * i + 1]),
-                                      static_cast<u64>(parts[3 * i + 2])));
-    return searches;
-}
-
 // Launches that are not part of a selection: those of linear ones, and multiples of a step that all ranks
 // share.
 Launches* open_launches(void* kernels, void* stream, i64 dtype, char* error, u64 size) {
-    auto& loaded = *static_cast<Kernels*>(kernels);
-    api.cuCtxSetCurrent(loaded.context);
-    return new Launches(loaded, static_cast<CUstream>(stream), dtype, ErrorText{error, size});
+    return new Launches(kernels, stream, dtype, error, size);
 }
 
 // Copies some bytes from the device. Returns 1, or 0 after a failure; the launches have ended then.
@@ -81,20 +71,12 @@ void quantise_fixed(Launches& on, float* left, i64 n, i64 exponent, i64 levels, 
     on.launch_for(n, QUANTISE_FIXED, left, n, exponent, levels, gradient);
 }
 
-// The bytes of device memory that a selection works in.
-u64 selection_bytes(i64 units, i64 parts) {
-    return SelectionWork::bytes(static_cast<u64>(units), static_cast<u64>(parts));
-}
-
 // Begins a selection on a stream, in `work`. `marks` may be null; `error`, of `size` bytes, lives as
 // long as what is returned, and says why the first of the functions failed that did.
 Selection* open_selection(void* kernels, void* stream, i64 dtype, i64 units, i64 width, i64 parts, void* work,
                           void* marks, char* error, u64 size) {
-    auto& loaded = *static_cast<Kernels*>(kernels);
-    api.cuCtxSetCurrent(loaded.context);
-    return new Selection({loaded, static_cast<CUstream>(stream), dtype, ErrorText{error, size}},
-                         static_cast<u64>(units), static_cast<u64>(width), static_cast<u64>(parts), work,
-                         static_cast<u8*>(marks));
+    return new Selection({kernels, stream, dtype, error, size}, static_cast<u64>(units),
+                         static_cast<u64>(width), static_cast<u64>(parts), work, static_cast<u8*>(marks));
 }
 
 // What was found: 5 words, of which the first two are doubles. Returns 1, or 0 after a failure: what
@@ -106,27 +88,20 @@ i64 close_selection(Selection* open, i64 deadline, Selected* found) {
     return ok;
 }
 
-// `parts`: first, units and k of each of n; none: no search begins.
-void accumulate(Selection& open, const i64* parts, i64 n) {
-    open.accumulate(searches_of(parts, n));
-}
-
-void take_top(Selection& open, const i64* parts, i64 n, bool begun, const i64* order, void* gradient) {
-    open.take_top(searches_of(parts, n), begun, order, gradient);
-}
-
 }  // namespace zenc
 
-#define ZENC_FUNCTIONS(X)                                                                                   \
-    X(open_launches), X(close_launches), X(draw_units), X(take_units), X(remember), X(find_greatest),       \
-        X(sketch), X(query_sketch), X(quantise_fixed), X(transform), X(selection_bytes), X(open_selection), \
-        X(close_selection), X(accumulate), X(take_top)
-#define ZENC_STEPS(X)                                                                         \
-    X(add), X(accumulate_from), X(accumulate_sampled), X(look_at), X(take_from), X(take_all), \
-        X(take_sampled), X(take_bisected), X(take_random), X(take_of_blocks), X(take_listed), \
+#define ZENC_FUNCTIONS(X)                                                                             \
+    X(open_launches), X(close_launches), X(draw_units), X(take_units), X(remember), X(find_greatest), \
+        X(sketch), X(query_sketch), X(quantise_fixed), X(transform), X(open_selection), X(close_selection)
+#define ZENC_STEPS(X)                                                                                        \
+    X(add), X(accumulate), X(accumulate_from), X(accumulate_sampled), X(look_at), X(take_top), X(take_from), \
+        X(take_all), X(take_sampled), X(take_bisected), X(take_random), X(take_of_blocks), X(take_listed),   \
         X(keep_velocities), X(keep_threshold), X(take_marked)
 #define ZENC_FUNCTION(name) zenc::entry(#name, zenc::name)
 #define ZENC_STEP(name) zenc::entry(#name, zenc::Method<&zenc::Selection::name>::call)
 
-const zenc::EntryPoint zenc_entry_points[] = {
-    ZENC_ENTRIES_OF_KERNELS, ZENC_FUNCTIONS(ZENC_FUNCTION), ZENC_STEPS(ZENC_STEP), {}};
+const zenc::EntryPoint zenc_entry_points[] = {ZENC_ENTRIES_OF_KERNELS,
+                                              ZENC_FUNCTIONS(ZENC_FUNCTION),
+                                              ZENC_STEPS(ZENC_STEP),
+                                              zenc::entry("selection_bytes", zenc::SelectionWork::bytes),
+                                              {}};

@@ -11,8 +11,13 @@ namespace zenc {
 // After a failure nothing more is done; when all that is on the stream was waited for `error` says why.
 class Launches {
 public:
-    Launches(Kernels& kernels, CUstream stream, i64 dtype, ErrorText error)
-        : kernels(kernels), stream(stream), dtype(dtype), error(error) {}
+    Launches(void* kernels, void* stream, i64 dtype, char* error, u64 size)
+        : kernels(*static_cast<Kernels*>(kernels)),
+          stream(static_cast<CUstream>(stream)),
+          dtype(dtype),
+          error{error, size} {
+        api.cuCtxSetCurrent(this->kernels.context);
+    }
 
     bool ok() const { return zenc::ok(call_); }
 

@@ -1,9 +1,9 @@
 // Selections on a GPU: what a rank contributes of a tensor, or an owner of a sum.
 //
-// Selection chosen({kernels, stream, dtype, error}, units, width, parts, work, nullptr);
+// Selection chosen({kernels, stream, dtype, error, size}, units, width, parts, work, nullptr);
 // chosen.add(...);                       what there is, to be in `left`
-// chosen.accumulate(searches);           which it is from here on; or chosen.look_at(values)
-// chosen.take_top(searches, true, nullptr, gradient);
+// chosen.accumulate(parts, n);           which it is from here on; or chosen.look_at(values)
+// chosen.take_top(parts, n, true, nullptr, gradient);
 #pragma once
 
 #include <cmath>
@@ -94,6 +94,15 @@ inline Search search_for(u64 first, u64 units, u64 k) {
     return {first, units, k, 0, 0, 0, 1, 0, NONE_LISTED, guesses ? of_sample : 0};
 }
 
+// Those of `parts`: first, units and k of each of n.
+inline std::vector<Search> searches_of(const i64* parts, i64 n) {
+    std::vector<Search> searches;
+    for (i64 i = 0; i < n; ++i, parts += 3)
+        searches.push_back(
+            search_for(static_cast<u64>(parts[0]), static_cast<u64>(parts[1]), static_cast<u64>(parts[2])));
+    return searches;
+}
+
 // Selections of one tensor, one after another. Where there are several they have `marks` [units], which they
 // mark units in, and take_marked moves these; their gradients are null.
 class Selection {
@@ -122,17 +131,14 @@ public:
         adding_ = {gradient, residual, left, velocity, velocity_out, bits_of(m), nullptr, clears_};
     }
 
-    // Accumulates it. Where `searches` are given, of units of one value that need no order, the units that
-    // they may take are listed on the way.
-    void accumulate(const std::vector<Search>& searches) {
-        if (!searches.empty()) begin(searches);
-        list(launches_.dtype, adding_, searches, work_.greatest);
-    }
+    // Accumulates it. Where there are `parts`, of units of one value that need no order, the units that
+    // searches for the greatest of them may take are listed on the way.
+    void accumulate(const i64* parts, i64 n) { accumulate_for(searches_of(parts, n)); }
 
     // The same; what reaches a magnitude is listed, or taken at once to `gradient`, which is what is added.
     void accumulate_from(u64 magnitude, void* gradient) {
         adding_.taken = gradient;
-        accumulate({threshold_at(magnitude, units_)});
+        accumulate_for({threshold_at(magnitude, units_)});
     }
 
     // The same for the exact threshold of a sample, which as large a share of it reaches as `k` is of all.
@@ -151,9 +157,10 @@ public:
         keys_ = magnitudes;
     }
 
-    // The greatest of all parts, by searches with as many `wanted`; `begun`: accumulate has listed what they
-    // may take. `order`: the units of all parts, one part after another; null: 0, 1, 2 ...
-    void take_top(const std::vector<Search>& searches, bool begun, const i64* order, void* gradient) {
+    // The greatest of all parts; `begun`: accumulate has listed what may be taken. `order`: the units of all
+    // parts, one part after another; null: 0, 1, 2 ...
+    void take_top(const i64* parts, i64 n, bool begun, const i64* order, void* gradient) {
+        const std::vector<Search> searches = searches_of(parts, n);
         forget_marked();
         order_ = order;
         if (!begun) begin(searches);
@@ -251,6 +258,11 @@ public:
     }
 
 private:
+    void accumulate_for(const std::vector<Search>& searches) {
+        if (!searches.empty()) begin(searches);
+        list(launches_.dtype, adding_, searches, work_.greatest);
+    }
+
     u64 rows_of_parts() const { return std::max<u64>(rows_for(parts_), 1); }
 
     // Of each row, for n threads in all rows.
