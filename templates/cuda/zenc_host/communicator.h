@@ -234,25 +234,22 @@ private:
     std::vector<i64> peers_;  // several times those of several messages
 };
 
-// Waits until the device has passed `event`, or fails. What NCCL has given up is passed as well: so its error
-// is asked for after the event. `describe` writes what is waited for, which awaits messages of peers. Where
+// Waits until the device has passed the event of `what`, as "step 3 of" a call, which awaits messages of
+// peers; or fails. What NCCL has given up is passed as well: so its error is asked for after the event. Where
 // there is a `bell` the device rings it before the event, and the driver is seldom asked.
-template <class Describe>
-inline void await(Call& call, Communicator& group, CUevent event, const Awaited& awaited,
-                  const Describe& describe, const u64* bell = nullptr) {
+inline void await(Call& call, Communicator& group, const std::string& what, const Awaited& awaited,
+                  const u64* bell = nullptr) {
     Backoff patience(call.deadline);
     for (bool asks = true; ok(call); asks = bell == nullptr || patience.asks()) {
         const bool rung = !asks && __atomic_load_n(bell, __ATOMIC_ACQUIRE) == RUNG;
         if (!asks && !rung && patience.wait()) continue;
-        const CUresult result = rung ? CUDA_SUCCESS : api.cuEventQuery(event);
+        const CUresult result = rung ? CUDA_SUCCESS : api.cuEventQuery(group.ready);
         ncclResult_t error = ncclSuccess;
         if (group.watchdog != nullptr) api.ncclCommGetAsyncError(group.watchdog->communicator(), &error);
         const bool lost = error != ncclSuccess;
         if (!lost && result == CUDA_SUCCESS) return;
         if (!lost && result == CUDA_ERROR_NOT_READY && patience.wait()) continue;
-        char what[64];
-        describe(what, sizeof what);
-        const std::string text = what + awaited.text();
+        const std::string text = what + " call " + std::to_string(call.number) + awaited.text();
         if (lost)
             fail(call, NCCL_FAILED, awaited.only(), "%s, failed: %s", text.c_str(),
                  api.ncclGetErrorString(error));

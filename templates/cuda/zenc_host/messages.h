@@ -157,9 +157,8 @@ public:
         u64* const host = static_cast<u64*>(queue_.stage(8 * (words + 1)));
         if (queue_.ok()) host[words] = 0;
         land(own, host);
-        await(
-            queue_.call, group_, group_.ready, queue_.awaited,
-            [&](char* text, u64 size) { describe(step, text, size); }, host + words);
+        await(queue_.call, group_, step == END ? "the end of" : "step " + std::to_string(step) + " of",
+              queue_.awaited, host + words);
         queue_.awaited.clear();
         if (!queue_.ok()) return;
         const u64* next = host + in_bytes_ / 8;
@@ -207,13 +206,6 @@ private:
             const Held& held = *message.segments[i];
             rows.push_back(held.counted ? literal(held.at.count) : count_of(held.at));
         }
-    }
-
-    void describe(i64 step, char* text, u64 size) const {
-        if (step == END)
-            std::snprintf(text, size, "the end of call %llu", queue_.call.number);
-        else
-            std::snprintf(text, size, "step %lld of call %llu", step, queue_.call.number);
     }
 
     void look_at(const Watched& each, u64 found) {

@@ -294,9 +294,7 @@ private:
     // Until the device has passed all that is on the stream, on behalf of `what`.
     void wait_for(const char* what, CUstream on) {
         if (check(call, api.cuEventRecord(group.ready, on), "cuEventRecord"))
-            await(call, group, group.ready, awaited, [&](char* text, u64 size) {
-                std::snprintf(text, size, "%s in call %llu", what, call.number);
-            });
+            await(call, group, std::string(what) + " in", awaited);
     }
 
     // Whether each launch is waited for, so that the kernel at fault is named; never while a stream is
