@@ -230,12 +230,6 @@ struct alignas(N * sizeof(T)) Columns {
     }
 };
 
-// use(a vector) of 16, 4 or 2 bytes, as many as divide `together`.
-template <class Use>
-ZENC_DEVICE auto with_vector(u64 together, Use use) {
-    return together % 16 == 0 ? use(uint4{}) : together % 4 == 0 ? use(u32{}) : use(u16{});
-}
-
 // Whether arrays, or null, begin where vectors of 16 bytes do.
 template <class... Arrays>
 ZENC_DEVICE bool in_vectors(const Arrays*... arrays) {
@@ -308,16 +302,18 @@ struct InVectors {
     // tensor may begin at any of its values, and no GPU loads or stores at other addresses than multiples of
     // the size.
     ZENC_DEVICE void copy(const u8* from, u32 rows, u64 row_bytes, u8* to) const {
+        const auto move = [&](auto vector) {
+            using Vector = decltype(vector);
+            move_rows(reinterpret_cast<const Vector*>(from), rows, row_bytes / sizeof(Vector),
+                      reinterpret_cast<Vector*>(to), [](Vector each) { return each; });
+        };
         const u64 together = lane() < rows ? row_bytes | address_bits(from) | address_bits(to) : 0;
-        const bool odd = __any_sync(ALL_LANES, together % 16 != 0);
-        with_vector(!odd                                       ? 16
-                    : __any_sync(ALL_LANES, together % 4 != 0) ? 2
-                                                               : 4,
-                    [&](auto vector) {
-                        using Vector = decltype(vector);
-                        move_rows(reinterpret_cast<const Vector*>(from), rows, row_bytes / sizeof(Vector),
-                                  reinterpret_cast<Vector*>(to), [](Vector each) { return each; });
-                    });
+        if (!__any_sync(ALL_LANES, together % 16 != 0))
+            move(uint4{});
+        else if (!__any_sync(ALL_LANES, together % 4 != 0))
+            move(u32{});
+        else
+            move(u16{});
     }
 };
 
