@@ -47,6 +47,18 @@ def _between(kind: Callable[..., Spanned]) -> Callable[..., Spanned]:
     return lambda _rules, span, source, sign, target, *more: kind(source, target, sign.text == "->", *more, span=span)
 
 
+def _grouping(kind: Callable[..., Spanned]) -> Callable[..., Spanned]:
+    """Return the method of a node that has its items in one field."""
+    return lambda _rules, span, *items: kind(items, span=span)
+
+
+def _declaration(made: Callable[..., Spanned], *kinds: type) -> Callable[..., Spanned]:
+    """Return the method of a declaration ``made`` of a head and items, which are in a field for each of ``kinds``."""
+    return lambda _rules, span, name, parameters, doc, *items: made(
+        name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span
+    )
+
+
 def _branching(kind: type[Any]) -> Callable[..., Spanned]:
     """Return the method of a node made of a condition, a block, and after ``else`` a block or another such node."""
 
@@ -118,30 +130,10 @@ class Builder(Rules):
     def import_(self, span: Span, path: Token) -> syntax.Import:
         return syntax.Import(path.text[1:-1], span=self._token_span(path))
 
-    def scheme(
-        self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *items: object
-    ) -> syntax.SchemeSyntax:
-        kinds = (syntax.EntrySyntax, syntax.TierSyntax, syntax.ChoiceSyntax)
-        return syntax.SchemeSyntax(name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span)
-
-    def compress(
-        self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *entries: syntax.EntrySyntax
-    ) -> syntax.CompressSyntax:
-        return syntax.CompressSyntax(name, parameters or (), doc, entries, span=span)
-
-    def strategy(
-        self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *items: object
-    ) -> syntax.StrategySyntax:
-        kinds = (syntax.OptionSyntax, syntax.RuleSyntax)
-        return syntax.StrategySyntax(name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span)
-
-    def averaging(
-        self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *items: object
-    ) -> syntax.AveragingSyntax:
-        kinds = (syntax.EntrySyntax, syntax.AlternationSyntax, s.Require)
-        return syntax.AveragingSyntax(
-            name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span
-        )
+    scheme = _declaration(syntax.SchemeSyntax, syntax.EntrySyntax, syntax.TierSyntax, syntax.ChoiceSyntax)
+    compress = _declaration(syntax.CompressSyntax, syntax.EntrySyntax)
+    strategy = _declaration(syntax.StrategySyntax, syntax.OptionSyntax, syntax.RuleSyntax)
+    averaging = _declaration(syntax.AveragingSyntax, syntax.EntrySyntax, syntax.AlternationSyntax, s.Require)
 
     def schedule(
         self, span: Span, name: terms.Name | None, parameters: Any, doc: str | None, *phases: _Phase
@@ -202,14 +194,11 @@ class Builder(Rules):
     across = node(syntax.LevelDivisionSyntax)
     ranks = listed
 
-    def alternation(self, span: Span, *divisions: syntax.DivisionSyntax) -> syntax.AlternationSyntax:
-        return syntax.AlternationSyntax(divisions, span=span)
+    alternation = _grouping(syntax.AlternationSyntax)
+    listed_division = _grouping(syntax.ListedDivisionSyntax)
 
     def inside(self, span: Span, level: terms.Word) -> syntax.LevelDivisionSyntax:
         return syntax.LevelDivisionSyntax(None, level, span=span)
-
-    def listed_division(self, span: Span, *groups: tuple[s.Expression, ...]) -> syntax.ListedDivisionSyntax:
-        return syntax.ListedDivisionSyntax(groups, span=span)
 
     # Statements
 
@@ -273,9 +262,7 @@ class Builder(Rules):
     unlink = _between(topology_syntax.Unlink)
     for_each = _worded(topology_syntax.ForEach)
     when = _branching(topology_syntax.When)
-
-    def levels(self, span: Span, *levels: topology_syntax.LevelOf) -> topology_syntax.Levels:
-        return topology_syntax.Levels(levels, span=span)
+    levels = _grouping(topology_syntax.Levels)
 
     def place(self, span: Span, name: terms.Name, *indices: Any) -> topology_syntax.PlaceSyntax:
         return topology_syntax.PlaceSyntax(name, present(indices), span=span)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from types import UnionType
 from typing import TypeVar
@@ -21,14 +22,7 @@ from zenc.plan.to_json import KEYS, Json
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
 from zenc.scheme.compression import Fixed, Linear, LowRank, Momentum, Selection, Vote
-from zenc.scheme.compression_words import (
-    read_code,
-    read_feedback,
-    read_projection,
-    read_selection,
-    read_transform,
-    read_warmup,
-)
+from zenc.scheme.compression_words import OPTIONAL, read_code, read_optional, read_projection, read_selection
 from zenc.scheme.model import (
     MOST_CUT,
     MOST_FUNCTIONS,
@@ -174,9 +168,7 @@ class _PlanReader:
             unit=self.item(data, "unit", Unit),
             tiers=tiers,
             phases=phases,
-            feedback=_words(data, "feedback", read_feedback, None),
-            warmup=_words(data, "warmup", read_warmup, None),
-            transform=_words(data, "transform", read_transform, None),
+            **{kind: _words(data, kind, partial(read_optional, kind), None) for kind in OPTIONAL},
             across=across if isinstance(across, Holders) else None,
             link=self.item({"link": 0, **data}, "link", int),
         )

@@ -254,48 +254,20 @@ AnyStatement: TypeAlias = Statement | Pack | Expand
 
 def used_by(statement: AnyStatement) -> tuple[int, ...]:
     """Return the segments that ``statement`` uses; for an exchange, those that it sends."""
-    match statement:
-        case Exchange(sends=sends):
-            return tuple(segment for message in sends for segment in message.segments)
-        case Merge(segments=segments) | Choose(segments=segments):
-            return segments
-        case (
-            Fill(segment=segment)
-            | Sparsify(segment=segment)
-            | Select(segment=segment)
-            | Encode(segment=segment)
-            | Decode(segment=segment)
-            | Deal(segment=segment)
-            | Split(segment=segment)
-            | Across(segment=segment)
-        ):
-            return (segment,)
-        case Agree(sets=sets):
-            return sets
-        case Expand(segments, sets):
-            return (*segments, *sets)
-    return ()
+    if isinstance(statement, Exchange):
+        return tuple(segment for message in statement.sends for segment in message.segments)
+    if (one := getattr(statement, "segment", None)) is not None:
+        return (one,)
+    return *getattr(statement, "segments", ()), *getattr(statement, "sets", ())
 
 
 def made_by(statement: AnyStatement) -> tuple[int, ...]:
     """Return the segments that ``statement`` makes; for an exchange, those that it receives."""
-    match statement:
-        case Exchange(receives=receives):
-            return tuple(segment for message in receives for segment in message.segments)
-        case Pack(results=results) | Deal(results=results) | Split(results=results):
-            return results
-        case (
-            Merge(result=result)
-            | Fill(result=result)
-            | Sparsify(result=result)
-            | Select(result=result)
-            | Encode(result=result)
-            | Decode(result=result)
-            | Choose(result=result)
-            | Across(result=result)
-        ):
-            return (result,)
-    return ()
+    if isinstance(statement, Exchange):
+        return tuple(segment for message in statement.receives for segment in message.segments)
+    one = getattr(statement, "result", None)
+    several: tuple[int, ...] = getattr(statement, "results", ())
+    return several if one is None else (one,)
 
 
 @dataclass(frozen=True, slots=True)

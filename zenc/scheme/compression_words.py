@@ -27,16 +27,15 @@ from zenc.scheme.compression import (
     WARMUPS,
     Code,
     Decay,
-    Feedback,
     Selection,
-    Transform,
-    Warmup,
 )
 
 ALL = "all"
 """The selection of everything."""
 NONE = "none"
 """The word for no feedback and no warm-up."""
+OPTIONAL = ("feedback", "warmup", "transform")
+"""Kinds of words, and their keys, of which a scheme has one or none."""
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "selection": SELECTIONS,
     "projection": PROJECTIONS,
@@ -62,34 +61,18 @@ def read_code(phrase: Phrase, environment: Environment, report: Collector, also:
     return code
 
 
-def read_feedback(value: Value, environment: Environment, report: Collector) -> Feedback | None:
-    """Read ``residual`` or ``momentum(M)``; None for ``none`` and ``decay(0)``, and with a diagnostic otherwise."""
-    feedback: Feedback | None = _read_or_none("feedback", value, environment, report)
-    return None if feedback == Decay(0) else feedback
-
-
 def read_projection(value: Value, environment: Environment, report: Collector) -> tuple[Selection, ...]:
     """Read ``lowrank(R)``; an empty tuple for ``none``, and with a diagnostic for anything else."""
-    found = _read_or_none("projection", value, environment, report)
+    found = read_optional("projection", value, environment, report)
     return (found,) if found else ()
 
 
-def read_transform(value: Value, environment: Environment, report: Collector) -> Transform | None:
-    """Read ``dct(CHUNK)`` or ``hadamard(BLOCK)``; None for ``none``, and with a diagnostic for anything else."""
-    transform: Transform | None = _read_or_none("transform", value, environment, report)
-    return transform
-
-
-def read_warmup(value: Value, environment: Environment, report: Collector) -> Warmup | None:
-    """Read ``dense(STEPS)`` or ``falling(STEPS, FROM)``; None for ``none``, and with a diagnostic for anything else."""
-    warmup: Warmup | None = _read_or_none("warmup", value, environment, report)
-    return warmup
-
-
-def _read_or_none(kind: str, value: Value, environment: Environment, report: Collector) -> Any:
+def read_optional(kind: str, value: Value, environment: Environment, report: Collector) -> Any:
+    """Read a word of the ``kind``; None for ``none`` and ``decay(0)``, and with a diagnostic for anything else."""
     if is_alone(value, NONE, report) or not isinstance(value, Phrase):
         return None
-    return read_word(kind, value, TABLES[kind], environment, report, (NONE,))
+    found = read_word(kind, value, TABLES[kind], environment, report, (NONE,))
+    return None if found == Decay(0) else found
 
 
 def is_alone(value: Value, word: str, report: Collector) -> bool:

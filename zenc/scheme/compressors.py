@@ -6,7 +6,7 @@ have other entries beside it, but none that say the same thing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from zenc.errors import Span
@@ -18,13 +18,12 @@ from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.compression import Code, Feedback, Selection, Transform, Warmup
 from zenc.scheme.compression_words import (
     NONE,
+    OPTIONAL,
     is_alone,
     read_code,
-    read_feedback,
+    read_optional,
     read_projection,
     read_selection,
-    read_transform,
-    read_warmup,
     split,
 )
 from zenc.scheme.values import by_key, single_word
@@ -77,20 +76,13 @@ def read_compression(entries: Mapping[str, EntrySyntax], environment: Environmen
             said[field_] = entries[key if key in entries else "code"].value.span
     if "project" in entries:
         said.setdefault("select", entries["project"].value.span)
-    return Compression(
-        (
-            *(read_selection(entries["select"].value, environment, report) if "select" in entries else ()),
-            *(read_projection(entries["project"].value, environment, report) if "project" in entries else ()),
-        ),
-        read_selection(entries["merge"].value, environment, report) if "merge" in entries else (),
-        read_selection(entries["reselect"].value, environment, report) if "reselect" in entries else (),
-        push,
-        pull,
-        read_feedback(entries["feedback"].value, environment, report) if "feedback" in entries else None,
-        read_warmup(entries["warmup"].value, environment, report) if "warmup" in entries else None,
-        read_transform(entries["transform"].value, environment, report) if "transform" in entries else None,
-        said,
-    )
+
+    def selected(key: str, read: Callable[..., tuple[Selection, ...]] = read_selection) -> tuple[Selection, ...]:
+        return read(entries[key].value, environment, report) if key in entries else ()
+
+    select = (*selected("select"), *selected("project", read_projection))
+    told = {key: read_optional(key, entries[key].value, environment, report) for key in OPTIONAL if key in entries}
+    return Compression(select, selected("merge"), selected("reselect"), push, pull, **told, said=said)
 
 
 def _code_behind(entry: EntrySyntax | None, environment: Environment, report: Collector) -> Code | None:
