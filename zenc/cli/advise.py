@@ -34,10 +34,7 @@ every answer.
 
 
 def advise(
-    profile: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Of a dry run, or of gradients alone."),
-    ] = None,
+    profile: Annotated[Path | None, common.file_option(help="Of a dry run, or of gradients alone.")] = None,
     ranks: given.RanksOption = None,
     bandwidth: given.BandwidthOption = None,
     topology: common.TopologyOption = None,
@@ -92,7 +89,4 @@ def advise(
             lossy=given.names(lossy),
             progress=Progress("advise"),
         )
-    if json:
-        common.print_json({"ok": True, **found.to_json()})
-    else:
-        print(found)
+    common.answer(json, found.to_json(), str(found))

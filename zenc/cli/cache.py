@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from zenc.cli.common import JsonOption, print_json, reporting
+from zenc.cli.common import JsonOption, answer, print_json, reporting
 
 cache = typer.Typer(
     help="The cache of compiled kernels: list, clear, path.\n\nZENC_CACHE_DIR in the environment says where it is.",
@@ -53,10 +53,8 @@ def clear(json: JsonOption = False) -> None:
 
         removed = clear()
     freed = sum(entry.size for entry in removed)
-    if json:
-        print_json({"ok": True, "removed": [entry.key for entry in removed], "bytes": freed})
-    else:
-        print(f"removed {len(removed)} compiled, {freed:,} bytes")
+    told = {"removed": [entry.key for entry in removed], "bytes": freed}
+    answer(json, told, f"removed {len(removed)} compiled, {freed:,} bytes")
 
 
 @cache.command("path")
@@ -66,7 +64,4 @@ def path(json: JsonOption = False) -> None:
         from zenc.codegen.build.cache import cache_dir
 
         where = str(cache_dir())
-    if json:
-        print_json({"ok": True, "path": where})
-    else:
-        print(where)
+    answer(json, {"path": where}, where)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zenc.cli.common import JsonOption, drawing_option, print_json, reporting, show_diagnostics, without_plots
+from zenc.cli.common import JsonOption, answer, drawing_option, file_option, reporting, show_diagnostics, without_plots
 from zenc.cli.given import amount
 from zenc.common.resources import write_text
 
@@ -50,10 +50,7 @@ def calibrate(
     plot: Annotated[
         Path | None, drawing_option("--plot", help="Draw what kernels take there; needs zenc[plots].")
     ] = None,
-    read: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Show this calibration, and measure nothing."),
-    ] = None,
+    read: Annotated[Path | None, file_option(help="Show this calibration, and measure nothing.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Measure latency, bandwidth, fan-in, buffers and kernels among the ranks of a process group.
@@ -153,10 +150,7 @@ def _print(found: Calibration, path: Path, json: bool) -> None:
     from zenc.errors import Diagnostic
     from zenc.simulator.calibration import BUSY
 
-    if json:
-        print_json({"ok": True, "file": str(path), "calibration": found.to_json()})
-    else:
-        print("\n".join(_lines(found, path)))
+    answer(json, {"file": str(path), "calibration": found.to_json()}, "\n".join(_lines(found, path)))
     if found.spread is not None and found.spread > BUSY:
         message = f"the machine was busy: rounds of the same took up to {found.spread:.0%} longer than their least"
         help = "measure again while nothing else runs there, or with no more ranks than cores"

@@ -70,6 +70,5 @@ def check(
         else:
             report = found.check(gradient, model=model) if found.kind == "strategy" else found.check(gradient)
     common.show_diagnostics(report.warnings)
-    if json:
-        return common.print_json({"ok": True, found.kind: report.name, "file": path, **report.to_json()})
-    print("\n".join(report.lines(path)))
+    told = {found.kind: report.name, "file": path, **report.to_json()}
+    common.answer(json, told, "\n".join(report.lines(path)))

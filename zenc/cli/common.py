@@ -5,13 +5,14 @@ from __future__ import annotations
 import json as json_text
 import os
 import re
+import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from mimetypes import MimeTypes
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO, cast
 
 import typer
 
@@ -40,14 +41,18 @@ WhichOption = Annotated[
         "--scheme", metavar="NAME", help="Which scheme, strategy or averaging of the file, where it has several."
     ),
 ]
+
+
+def file_option(*names: str, help: str) -> OptionInfo:
+    """Return the option of a file to read."""
+    made: OptionInfo = typer.Option(*names, exists=True, dir_okay=False, metavar="FILE", help=help)
+    return made
+
+
 TensorsOption = Annotated[
     Path | None,
-    typer.Option(
-        "--model",
-        exists=True,
-        dir_okay=False,
-        metavar="FILE",
-        help="For a strategy: hold its rules against the tensors of a model, as a dry run has saved it.",
+    file_option(
+        "--model", help="For a strategy: hold its rules against the tensors of a model, as a dry run has saved it."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors included.")]
@@ -219,6 +224,11 @@ def without_plots(plot: Path | None) -> tuple[Diagnostic, ...]:
     return ()
 
 
+def answer(json: bool, found: Mapping[str, object], text: str) -> None:
+    """Print ``found`` as JSON, or ``text``."""
+    print_json({"ok": True, **found}) if json else print(text)
+
+
 def show(json: bool, found: Mapping[str, object], text: str, missing: Sequence[Diagnostic]) -> None:
     """Print ``found`` as JSON, or ``text``; exit with status 1 where ``missing`` says what could not be drawn."""
     if json:
@@ -228,6 +238,27 @@ def show(json: bool, found: Mapping[str, object], text: str, missing: Sequence[D
         print(text)
     if missing:
         raise SystemExit(1)
+
+
+class Made(Protocol):
+    """A scheme or strategy that was searched for."""
+
+    def text(self, command: str) -> str:
+        """Return the text of a file that has it, which says that ``command`` has made it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that was found as JSON data."""
+
+
+def show_made(
+    json: bool, found: Made, output: Path | None, lines: Iterable[str], missing: Sequence[Diagnostic], said: str
+) -> None:
+    """Write the text of ``found`` to ``output``, which ``said`` says after ``lines``, or show it; exit as ``show``."""
+    text = found.text(shlex.join(["zenc", *sys.argv[1:]]))
+    if output:
+        write_text(output, text)
+    shown = "\n".join([*lines, f"\n{output} {said}" if output else f"\n{text.rstrip()}"])
+    show(json, {"file": str(output) if output else None, **found.to_json(), "text": text}, shown, missing)
 
 
 def deliver(json: bool, output: str, text: str, found: Mapping[str, object], said: str) -> None:

@@ -91,10 +91,7 @@ def compile_(
             return _save_strategy(found.compile(target, arch), output, json)
         artifact = found.compile(target, arch)
         where = artifact.save(output or Path("build") / artifact.name)
-    if json:
-        common.print_json({"ok": True, **_told(where, artifact)})
-    else:
-        _print_saved(where, artifact)
+    common.answer(json, _told(where, artifact), _saved(where, artifact))
 
 
 def _compile_plan(path: str, target: Target, arch: list[str] | None, output: Path | None, json: bool) -> None:
@@ -103,10 +100,8 @@ def _compile_plan(path: str, target: Target, arch: list[str] | None, output: Pat
 
         artifact = compile_plan(path, target, arch)
         where = artifact.save(output or Path("build") / artifact.name)
-    if json:
-        return common.print_json({"ok": True, **_told(where, artifact), "of": artifact.plan.doc})
-    _print_saved(where, artifact)
-    print(f"  {artifact.plan.doc}")
+    doc = artifact.plan.doc
+    common.answer(json, {**_told(where, artifact), "of": doc}, f"{_saved(where, artifact)}\n  {doc}")
 
 
 def _told(where: Path, artifact: Artifact) -> dict[str, object]:
@@ -114,18 +109,19 @@ def _told(where: Path, artifact: Artifact) -> dict[str, object]:
     return {"directory": str(where), **cache, "manifest": artifact.manifest}
 
 
-def _print_saved(where: Path, artifact: Artifact) -> None:
+def _saved(where: Path, artifact: Artifact) -> str:
     plan, proved = artifact.plan, artifact.proved_sizes
     group = sizes_text(proved)
     if plan.size is None:  # it is for no one number of ranks alone
         whole = proved[0] == 1 and len(proved) == proved[-1]
         group = f"any number of ranks{'' if whole else f' that it allows (proved for {group})'}"
     archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if artifact.target == "cuda" else ""
-    print(f"{where}: {artifact.name} for {group}, target {artifact.target}{archs}, plan {artifact.digest[:12]}")
+    lines = [f"{where}: {artifact.name} for {group}, target {artifact.target}{archs}, plan {artifact.digest[:12]}"]
     if artifact.cubins:
-        print(f"  these kernels are in the cache, too, where loading finds them: {cache_dir()}")
+        lines.append(f"  these kernels are in the cache, too, where loading finds them: {cache_dir()}")
     if artifact.choosing:
-        print(f"  it chooses from {', '.join(artifact.choosing.candidates)}")
+        lines.append(f"  it chooses from {', '.join(artifact.choosing.candidates)}")
+    return "\n".join(lines)
 
 
 def _save_strategy(compiled: StrategyArtifacts, output: Path | None, json: bool) -> None:
@@ -135,9 +131,6 @@ def _save_strategy(compiled: StrategyArtifacts, output: Path | None, json: bool)
     where = compiled.save(root)
     saved = [(where[name], artifact) for name, artifact in compiled.distinct.items()]
     rules = {at: [tensors_text(rule.tensors) for rule in compiled.rules_of(of)] for at, of in saved}
-    if json:
-        told = [{**_told(at, artifact), "rules": rules[at]} for at, artifact in saved]
-        return common.print_json({"ok": True, "strategy": compiled.strategy.name, "schemes": told})
-    for at, artifact in saved:
-        _print_saved(at, artifact)
-        print(f"  for {', '.join(rules[at])}")
+    told = [{**_told(at, artifact), "rules": rules[at]} for at, artifact in saved]
+    lines = [f"{_saved(at, artifact)}\n  for {', '.join(rules[at])}" for at, artifact in saved]
+    common.answer(json, {"strategy": compiled.strategy.name, "schemes": told}, "\n".join(lines))

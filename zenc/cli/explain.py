@@ -27,12 +27,8 @@ Examples:
 
 IndicesOption = Annotated[
     Path | None,
-    typer.Option(
-        "--indices",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        help="The units of each rank, as recorded in a .json or .npz file, instead of drawn ones.",
+    common.file_option(
+        "--indices", help="The units of each rank, as recorded in a .json or .npz file, instead of drawn ones."
     ),
 ]
 
@@ -101,10 +97,9 @@ def explain(
         elif program:
             programs = found.programs(rank, units, width, dtype).values()
             text = "\n\n".join(each.text() for each in programs)
-            found_json = {"ok": True, "programs": [each.to_json() for each in programs]}
-            return common.print_json(found_json) if json else print(text)
+            return common.answer(json, {"programs": [each.to_json() for each in programs]}, text)
         else:
             gradient = GradientSpec(units, width, dtype, density, zipf, overlap, seed)
             shown = explanation = found.explain(rank, gradient, indices)
             common.show_diagnostics(explanation.placement.warnings if explanation.placement else ())
-    common.print_json({"ok": True, **shown.to_json()}) if json else print(shown.text())
+    common.answer(json, shown.to_json(), shown.text())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from zenc.cli.common import show_diagnostics
+from zenc.cli.common import file_option, show_diagnostics
 from zenc.common.limits import LIMITS
 from zenc.errors import Diagnostic
 
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 Device = Literal["cpu", "gpu"]
 
-ProfileOption = Annotated[
-    Path | None,
-    typer.Option("--profile", exists=True, dir_okay=False, metavar="FILE", help="What gradients are like: a profile."),
-]
+ProfileOption = Annotated[Path | None, file_option("--profile", help="What gradients are like: a profile.")]
 ParameterOption = Annotated[
     list[str] | None,
     typer.Option("--parameter", metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all]"),
@@ -38,10 +35,7 @@ BandwidthOption = Annotated[
     str | None,
     typer.Option("--bandwidth", metavar="B", help="Of a rank's link, such as '25 Gbit/s', where there is no topology."),
 ]
-ModelOption = Annotated[
-    Path | None,
-    typer.Option("--model", exists=True, dir_okay=False, metavar="FILE", help="The profile of a model: a dry run's."),
-]
+ModelOption = Annotated[Path | None, file_option("--model", help="The profile of a model: a dry run's.")]
 DensityOption = Annotated[
     float | None, typer.Option("--density", min=0.0, max=1.0, metavar="D", help="Share of units that a rank holds.")
 ]
@@ -61,23 +55,12 @@ LossyOption = Annotated[
     ),
 ]
 CalibrationOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--calibration",
-        exists=True,
-        dir_okay=False,
-        metavar="FILE",
-        help="What zenc calibrate wrote. [default: a guess]",
-    ),
+    Path | None, file_option("--calibration", help="What zenc calibrate wrote. [default: a guess]")
 ]
 HostOption = Annotated[
     Path | None,
-    typer.Option(
-        "--host",
-        exists=True,
-        dir_okay=False,
-        metavar="FILE",
-        help="Of a strategy: what zenc calibrate wrote for the processors beside GPUs, for rules on host.",
+    file_option(
+        "--host", help="Of a strategy: what zenc calibrate wrote for the processors beside GPUs, for rules on host."
     ),
 ]
 DeviceOption = Annotated[

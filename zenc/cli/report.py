@@ -71,10 +71,7 @@ def report(
     zipf: given.ZipfOption = None,
     calibration: given.CalibrationOption = None,
     device: given.DeviceOption = None,
-    measured: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="What calls took: laid beside the predictions."),
-    ] = None,
+    measured: Annotated[Path | None, common.file_option(help="What calls took: laid beside the predictions.")] = None,
     assignments: common.SetOption = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -112,11 +109,9 @@ def report(
         common.show_diagnostics(found.skipped)
         if output:
             write_text(output, html(found, _made_by()))
-    if json:
-        common.print_json({"ok": True, "file": str(output) if output else None, **found.to_json()})
-    else:
-        best = found.subjects[0]
-        print(f"{output}: {count(len(found.subjects), 'scheme')} among {count(place.size, 'rank')}; best: {best.name}")
+    schemes, ranks_of_place = count(len(found.subjects), "scheme"), count(place.size, "rank")
+    said = f"{output}: {schemes} among {ranks_of_place}; best: {found.subjects[0].name}"
+    common.answer(json, {"file": str(output) if output else None, **found.to_json()}, said)
 
 
 def _calibration(

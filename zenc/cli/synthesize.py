@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +9,6 @@ import typer
 
 import zenc.cli.common as common
 from zenc.cli.given import Progress
-from zenc.common.resources import write_text
 
 EXAMPLES = """\b
 Examples:
@@ -63,10 +60,5 @@ def synthesize(
         assert cluster is not None
         gradient = uniform(density, max(1, round(bytes / 256)), 64) if density < 1 else None
         found = made(cluster, bytes, chunks, Progress("synthesize", pause=2.0), gradient)
-        text = found.text(shlex.join(["zenc", *sys.argv[1:]]))
-        if output:
-            write_text(output, text)
-    told = [f"{name:9}  {value}" for name, value in found.rows()]
-    shown = "\n".join([*told, f"\n{output} has the scheme" if output else f"\n{text.rstrip()}"])
-    file = str(output) if output else None
-    common.show(json, {"file": file, **found.to_json(), "text": text}, shown, ())
+        told = [f"{name:9}  {value}" for name, value in found.rows()]
+        common.show_made(json, found, output, told, (), "has the scheme")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import zenc.cli.common as common
-from zenc.cli.common import JsonOption, parameters, print_json, reporting, show_diagnostics
+from zenc.cli.common import JsonOption, answer, parameters, print_json, reporting, show_diagnostics
 from zenc.common.resources import write_text
 from zenc.common.wording import count
 
@@ -65,13 +65,9 @@ def show(
 
             write_text(output, draw_topology(loaded).svg())
     show_diagnostics(warnings)
-    if json:
-        found = [warning.to_json() for warning in warnings]
-        print_json({"ok": True, "file": str(output) if output else None, **summary.to_json(), "diagnostics": found})
-    else:
-        print(summary.text())
-        if output:
-            print(f"drawing    {output}")
+    found = {**summary.to_json(), "diagnostics": [warning.to_json() for warning in warnings]}
+    drawn = f"\ndrawing    {output}" if output else ""
+    answer(json, {"file": str(output) if output else None, **found}, summary.text() + drawn)
 
 
 @topo.command("convert", epilog=_CONVERT)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -122,15 +120,11 @@ def tune(
             lossy=given.names(lossy),
             progress=Progress("tune", pause=2.0),
         )
-        text = found.text(shlex.join(["zenc", *sys.argv[1:]]))
-        if output:
-            write_text(output, text)
         if plot and not missing:
             from zenc.draw.plots import curves
 
             write_text(plot, curves.of_tuned(found))
-    shown = "\n".join(_lines(found, text, output))
-    common.show(json, {"file": str(output) if output else None, **found.to_json(), "text": text}, shown, missing)
+        common.show_made(json, found, output, _lines(found), missing, "has the first of them")
 
 
 def _ensure_of_step(
@@ -152,26 +146,21 @@ def _ensure_of_step(
 
 
 def _show_strategy(chosen: TunedStrategy, output: Path | None, json: bool) -> None:
-    text = chosen.text(shlex.join(["zenc", *sys.argv[1:]]))
-    if output:
-        write_text(output, text)
     lines = [
         *_table(chosen.rows(), left=1),
         "the best loses least of what takes at most 1 % longer than the quickest",
         f"{chosen.found.tried:,} steps evaluated in {chosen.took:.2g} s, from {chosen.predicted} predicted calls",
         *chosen.pruned,
         *chosen.notes,
-        f"\n{output} has the first of them" if output else f"\n{text.rstrip()}",
     ]
-    common.show(json, {"file": str(output) if output else None, **chosen.to_json(), "text": text}, "\n".join(lines), ())
+    common.show_made(json, chosen, output, lines, (), "has the first of them")
 
 
-def _lines(found: TunedScheme, text: str, output: Path | None) -> Iterator[str]:
+def _lines(found: TunedScheme) -> Iterator[str]:
     yield from _table(found.rows(), left=2)
     yield f"{found.tried} schemes predicted for {found.size} ranks on {found.where}; {found.refused} do not run there"
     if found.note:
         yield found.note
-    yield f"\n{output} has the first of them" if output else f"\n{text.rstrip()}"
 
 
 def _table(rows: Sequence[Mapping[str, str]], left: int) -> list[str]:

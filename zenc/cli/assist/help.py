@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zenc.cli.common import JsonOption, print_json, reporting
+from zenc.cli.common import JsonOption, answer, print_json, reporting
 
 if TYPE_CHECKING:
     from zenc.assist.manual import Topic
@@ -59,7 +59,7 @@ def help_(context: typer.Context, topic: TopicArgument = None, json: JsonOption 
         verb = _help_of_verb(context, topic)
         found = None if verb else _found(context, topic.strip("[]"))
     if verb or found is None:
-        print_json({"ok": True, "name": topic, "title": f"zenc {topic}", "text": verb}) if json else print(verb)
+        answer(json, {"name": topic, "title": f"zenc {topic}", "text": verb}, str(verb))
     elif json:
         print_json({"ok": True, "name": found.name, "title": found.title, "page": str(found.page), "text": found.text})
     else:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import typer
 
-from zenc.cli.common import JsonOption, print_json, reporting
+from zenc.cli.common import JsonOption, answer, reporting
 from zenc.errors import Diagnostic, ZencError
 
 EXAMPLES = """\b
@@ -32,10 +32,7 @@ def lsp(
         from zenc.common.resources import directory
 
         where = str(directory("grammar") / "vscode")
-    if json:
-        print_json({"ok": True, "extension": where})
-    else:
-        print(where)
+    answer(json, {"extension": where}, where)
 
 
 def _serve() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, locate, print_json, reporting
+from zenc.cli.common import JsonOption, answer, locate, reporting
 from zenc.errors import Diagnostic, SchemeError
 
 if TYPE_CHECKING:
@@ -44,11 +44,9 @@ def new(file: FileArgument, source: FromOption = None, json: JsonOption = False)
     with reporting(json):
         text = _text(path.stem, source)
         _create(path, text)
-    if json:
-        print_json({"ok": True, "file": str(path), "scheme": path.stem, "from": source})
-        return
-    print(f"wrote {path}, a scheme called {path.stem}")
-    print(f"next: zenc check {path}, then zenc explain {path} --ranks 8")
+    next_steps = f"next: zenc check {path}, then zenc explain {path} --ranks 8"
+    said = f"wrote {path}, a scheme called {path.stem}\n{next_steps}"
+    answer(json, {"file": str(path), "scheme": path.stem, "from": source}, said)
 
 
 def _text(name: str, source: str | None) -> str:
