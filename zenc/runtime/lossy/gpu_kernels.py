@@ -21,8 +21,8 @@ from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, TensorError
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.library import CText, KernelLibrary
+from zenc.runtime.lossy.kernels import SharedKernels
 from zenc.runtime.lossy.supports import PartUnits
-from zenc.scheme.compression import Fixed
 from zenc.wire.constants import DTYPE_NUMBERS
 
 SOURCE = "compression.cpp"
@@ -59,7 +59,7 @@ class Selected(ctypes.Structure):
         return int(self.greatest) < INFINITE
 
 
-class GpuCompression:
+class GpuCompression(SharedKernels):
     """The kernels of compression on ``gpu``; a wait takes ``deadline`` seconds at most.
 
     Raises BuildError, CacheError and ArtifactError, here and where a module is first used.
@@ -112,46 +112,16 @@ class GpuCompression:
 
     def _greatest(self, dtype: str, n: int, values: int) -> int:
         found, at = c_uint64(), self.memory(8)
-        self._launch(dtype, "find_greatest", values, n, at.data_ptr(), fetched=(found, at))
+        self._run("find_greatest", dtype, values, n, at.data_ptr(), fetched=(found, at))
         return found.value
 
-    def draw_units(self, n: int, k: int, key: int, out: int) -> None:
-        """Draw units as ``CompressionKernels.draw_units`` does."""
-        self._launch("f32", "draw_units", n, k, key, out)
-
-    def take_units(
-        self, dtype: str, units: int, k: int, left: int, out: int, velocity: int = 0, width: int = 1
-    ) -> None:
-        """Take units as ``CompressionKernels.take_units`` does; each unit comes once."""
-        self._launch(dtype, "take_units", left, units, k, width, out, velocity)
-
-    def remember(self, dtype: str, n: int, result: int, beta: float, history: int) -> None:
-        """Change a history as ``CompressionKernels.remember`` does."""
-        self._launch(dtype, "remember", result, n, beta, history)
-
-    def sketch(self, values: int, n: int, rows: int, cells: int, key: int, out: int) -> None:
-        """Sketch as ``CompressionKernels.sketch`` does."""
-        self._launch("f32", "sketch", values, n, rows, cells, key, out)
-
-    def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
-        """Read a sketch as ``CompressionKernels.query_sketch`` does."""
-        self._launch(dtype, "query_sketch", sketch, n, rows, cells, key, out)
-
-    def quantise_fixed(self, code: Fixed, dtype: str, n: int, left: int, exponent: int, gradient: int) -> None:
-        """Quantise as ``CompressionKernels.quantise_fixed`` does."""
-        self._launch(dtype, "quantise_fixed", left, n, exponent, (1 << (code.bits - 1)) - 1, gradient)
-
-    def transform(self, values: int, n: int, chunk: int, matrix: int) -> None:
-        """Multiply as ``CompressionKernels.transform`` does."""
-        self._launch("f32", "transform", values, n, chunk, matrix)
-
-    def _launch(
-        self, dtype: str, name: str, *arguments: float, fetched: tuple[c_uint64, torch.Tensor] | None = None
+    def _run(
+        self, name: str, dtype: str | None, *arguments: float, fetched: tuple[c_uint64, torch.Tensor] | None = None
     ) -> None:
         """Run ``name`` of ``templates/cuda/host/compression.cpp``, and wait; a word is ``fetched`` then."""
         functions, text = self.library.functions, CText()
         handle, stream = self.kernels.handle, self.gpu.stream()
-        open = functions["open_launches"](handle, stream, DTYPE_NUMBERS[dtype], *text.arguments)
+        open = functions["open_launches"](handle, stream, DTYPE_NUMBERS[dtype or "f32"], *text.arguments)
         functions[name](open, *arguments)
         to = (None, None, 0) if fetched is None else (ctypes.addressof(fetched[0]), fetched[1].data_ptr(), 8)
         if not functions["close_launches"](open, int(self.deadline * 1e6), *to):

@@ -8,6 +8,7 @@ residuals, velocities and magnitudes are float32; 0 is the address of nothing. U
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from array import array
 from ctypes import c_double
 from dataclasses import dataclass
@@ -68,7 +69,55 @@ class Taken:
     """The bits of the threshold's magnitude."""
 
 
-class CompressionKernels:
+class SharedKernels(ABC):
+    """The kernels that run alike on CPUs and on GPUs, where each waits for its end."""
+
+    @abstractmethod
+    def _run(self, name: str, dtype: str | None, *arguments: float) -> None:
+        """Run the kernel ``name``, that of ``dtype`` where there are several."""
+
+    def draw_units(self, n: int, k: int, key: int, out: int) -> None:
+        """Write ``out`` [k] int64, ascending: a unit of each of ``k`` stretches of the ``n``, 1 <= k <= n < 2^32 k."""
+        self._run("draw_units", None, n, k, key, out)
+
+    def take_units(
+        self, dtype: str, units: int, k: int, left: int, out: int, velocity: int = 0, width: int = 1
+    ) -> None:
+        """Move the rows of ``units`` [k] int64 from ``left`` to ``out`` [k, width]; the loss of rounding is left."""
+        self._run("take_units", dtype, left, units, k, width, out, velocity)
+
+    def remember(self, dtype: str, n: int, result: int, beta: float, history: int) -> None:
+        """Change ``history`` [n] float32 to ``beta`` * itself + (1 - ``beta``) * the magnitudes of ``result`` [n]."""
+        self._run("remember", dtype, result, n, beta, history)
+
+    def sketch(self, values: int, n: int, rows: int, cells: int, key: int, out: int) -> None:
+        """Write ``out`` [rows, cells] float32: a count sketch of ``values`` [n] float32; rows <= 15, cells < 2^32.
+
+        Cells are sums of multiples of a power of two, and rounded once. That power follows from the greatest magnitude
+        of a group here: ranks add sketches as any float32, and need not share it.
+        """
+        self._run("sketch", None, values, n, rows, cells, key, out)
+
+    def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
+        """Write ``out`` [n]: the median of each unit's estimates by its cells in ``sketch`` [rows, cells] float32.
+
+        It is damped where it does not stand out of the noise of its group.
+        """
+        self._run("query_sketch", dtype, sketch, n, rows, cells, key, out)
+
+    def quantise_fixed(self, code: Fixed, dtype: str, n: int, left: int, exponent: int, gradient: int) -> None:
+        """Write ``gradient`` [n]: ``left`` [n] float32 as multiples of 2 ** ``exponent``; the loss is left.
+
+        ``exponent`` is that of ``shared_exponent`` for a magnitude that no value on any rank is above.
+        """
+        self._run("quantise_fixed", dtype, left, n, exponent, (1 << (code.bits - 1)) - 1, gradient)
+
+    def transform(self, values: int, n: int, chunk: int, matrix: int) -> None:
+        """Multiply each ``chunk`` of ``values`` [n] float32, in place, by ``matrix`` [chunk, chunk]; n has no rest."""
+        self._run("transform", None, values, n, chunk, matrix)
+
+
+class CompressionKernels(SharedKernels):
     """The kernels in the shared library ``path``, which ``compression_kernels`` compiles.
 
     Methods that need memory raise TensorError ``out-of-memory``.
@@ -76,6 +125,9 @@ class CompressionKernels:
 
     def __init__(self, path: Path) -> None:
         self._functions = entry_points(path)
+
+    def _run(self, name: str, dtype: str | None, *arguments: float) -> None:
+        self._functions[f"{name}_{dtype}" if dtype else name](*arguments)
 
     # ---- What there is to contribute
 
@@ -190,38 +242,9 @@ class CompressionKernels:
 
     # ---- Selections of the same units on all ranks
 
-    def draw_units(self, n: int, k: int, key: int, out: int) -> None:
-        """Write ``out`` [k] int64, ascending: a unit of each of ``k`` stretches of the ``n``, 1 <= k <= n < 2^32 k."""
-        self._functions["draw_units"](n, k, key, out)
-
-    def take_units(
-        self, dtype: str, units: int, k: int, left: int, out: int, velocity: int = 0, width: int = 1
-    ) -> None:
-        """Move the rows of ``units`` [k] int64 from ``left`` to ``out`` [k, width]; the loss of rounding is left."""
-        self._functions[f"take_units_{dtype}"](left, units, k, width, out, velocity)
-
     def put_units(self, dtype: str, units: int, k: int, values: int, n: int, out: int, width: int = 1) -> None:
         """Write ``out`` [n, width]: the rows of ``values`` [k, width] at their ``units`` [k] int64, +0 elsewhere."""
         self._functions[f"put_units_{dtype}"](values, units, k, width, n, out)
-
-    def remember(self, dtype: str, n: int, result: int, beta: float, history: int) -> None:
-        """Change ``history`` [n] float32 to ``beta`` * itself + (1 - ``beta``) * the magnitudes of ``result`` [n]."""
-        self._functions[f"remember_{dtype}"](result, n, beta, history)
-
-    def sketch(self, values: int, n: int, rows: int, cells: int, key: int, out: int) -> None:
-        """Write ``out`` [rows, cells] float32: a count sketch of ``values`` [n] float32; rows <= 15, cells < 2^32.
-
-        Cells are sums of multiples of a power of two, and rounded once. That power follows from the greatest magnitude
-        of a group here: ranks add sketches as any float32, and need not share it.
-        """
-        self._functions["sketch"](values, n, rows, cells, key, out)
-
-    def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
-        """Write ``out`` [n]: the median of each unit's estimates by its cells in ``sketch`` [rows, cells] float32.
-
-        It is damped where it does not stand out of the noise of its group.
-        """
-        self._functions[f"query_sketch_{dtype}"](sketch, n, rows, cells, key, out)
 
     # ---- Matrices of low rank, float32: factors are [r, rows] and [r, columns]
 
@@ -261,10 +284,6 @@ class CompressionKernels:
         ``matrix`` [rows, columns] is of the ``shape``. Equal factors add equal bits on every processor.
         """
         self._functions["add_product"](left, right, r, *shape, sign, matrix)
-
-    def transform(self, values: int, n: int, chunk: int, matrix: int) -> None:
-        """Multiply each ``chunk`` of ``values`` [n] float32, in place, by ``matrix`` [chunk, chunk]; n has no rest."""
-        self._functions["transform"](values, n, chunk, matrix)
 
     # ---- Codes
 
@@ -317,13 +336,6 @@ class CompressionKernels:
             read = functions[f"decode_adaptive_{dtype}"](data, size, count, bits, values)
         if read != size:
             raise _corrupt(code, count, "its bytes contradict each other")
-
-    def quantise_fixed(self, code: Fixed, dtype: str, n: int, left: int, exponent: int, gradient: int) -> None:
-        """Write ``gradient`` [n]: ``left`` [n] float32 as multiples of 2 ** ``exponent``; the loss is left.
-
-        ``exponent`` is that of ``shared_exponent`` for a magnitude that no value on any rank is above.
-        """
-        self._functions[f"quantise_fixed_{dtype}"](left, n, exponent, (1 << (code.bits - 1)) - 1, gradient)
 
     # ---- Random words
 
