@@ -157,7 +157,7 @@ i64 take_rows(float* left, u64 rows, u64 width, const u64* marks, T* gradient, f
     entry("accumulate_" #name, accumulate<type>), entry("contribute_" #name, contribute<type>),           \
         entry("take_factors_" #name, take_factors<type>), entry("take_" #name, take<type>),               \
         entry("take_rows_" #name, take_rows<type>), entry("take_units_" #name, zenc::take_units<type>),   \
-        entry("put_units_" #name, zenc::put_units<type>), entry("remember_" #name, zenc::remember<type>), \
+        entry("remember_" #name, zenc::remember<type>),                                                   \
         entry("query_sketch_" #name, zenc::query_sketch<type>),                                           \
         entry("is_finite_" #name, zenc::all_finite<type>), entry("encode_" #name, encode<type>),          \
         entry("decode_" #name, decode<type>), entry("quantise_fixed_" #name, zenc::quantise_fixed<type>), \

@@ -240,12 +240,6 @@ class CompressionKernels(SharedKernels):
         """Write ``out`` int64: the units of ``values`` [n] that ``threshold`` takes, ascending; return their number."""
         return int(self._functions["list_taken"](values, n, threshold.magnitude, min(threshold.equal, n), out))
 
-    # ---- Selections of the same units on all ranks
-
-    def put_units(self, dtype: str, units: int, k: int, values: int, n: int, out: int, width: int = 1) -> None:
-        """Write ``out`` [n, width]: the rows of ``values`` [k, width] at their ``units`` [k] int64, +0 elsewhere."""
-        self._functions[f"put_units_{dtype}"](values, units, k, width, n, out)
-
     # ---- Matrices of low rank, float32: factors are [r, rows] and [r, columns]
 
     def orthonormalise(self, vectors: int, r: int, n: int, key: int) -> None:

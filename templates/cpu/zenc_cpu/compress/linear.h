@@ -21,15 +21,6 @@ inline void take_units(float* left, const i64* units, u64 k, u64 width, T* out, 
     }
 }
 
-// out [n, width] = the rows of `values`, at their units; +0 else.
-template <class T>
-inline void put_units(const T* values, const i64* units, u64 k, u64 width, u64 n, T* out) {
-    std::memset(static_cast<void*>(out), 0, n * width * sizeof(T));
-    for (u64 i = 0; i < k; ++i)
-        std::memcpy(static_cast<void*>(out + static_cast<u64>(units[i]) * width), values + i * width,
-                    width * sizeof(T));
-}
-
 // history = beta * history + (1 - beta) * |result|.
 template <class T>
 inline void remember(const T* result, u64 n, float beta, float* history) {
