@@ -36,6 +36,12 @@ def too_large(nodes: int, links: int, span: Span | None = None) -> Diagnostic | 
     return Diagnostic("topology-too-large", message, span, help=help)
 
 
+def ensure_small(nodes: int, links: int, span: Span | None = None) -> None:
+    """Raise TopologyError (``topology-too-large``) for a topology of at least ``nodes`` and ``links``."""
+    if found := too_large(nodes, links, span):
+        raise TopologyError(found)
+
+
 def number_problems(what: str, bandwidth: float, latency: float, span: Span | None) -> Iterable[Diagnostic]:
     """Yield diagnostics of impossible numbers of the link called ``what``."""
     if bandwidth not in LIMITS["bandwidth"]:

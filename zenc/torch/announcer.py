@@ -13,20 +13,19 @@ on all ranks from the same step on, since all know how each call ended.
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.hooks import RemovableHandle
 
 from zenc.errors import Diagnostic, SchemeError
 from zenc.runtime.announced.announcement import Announcement, announces, announcing
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.call.layout import as_tensor
 from zenc.runtime.call.stats import CallStats
+from zenc.torch.pass_clock import ForwardWatch
 from zenc.torch.strategy.active_rule import ActiveRule
 
 log = logging.getLogger("zenc")
@@ -93,7 +92,7 @@ class AnnouncedTable:
             log.warning(message, self.name, MOST_MISSES)
 
 
-class Announcer:
+class Announcer(ForwardWatch):
     """The announcer of the ``tables`` of a model; with ``ddp_model`` it announces the lookups of forward passes.
 
     Copied or pickled with its model it announces nothing.
@@ -101,23 +100,12 @@ class Announcer:
 
     def __init__(self, tables: Iterable[AnnouncedTable] = (), ddp_model: DistributedDataParallel | None = None) -> None:
         self.tables = {table.name: table for table in tables}
-        self._within: list[RemovableHandle] = []
-        self._around: list[RemovableHandle] = []
-        if ddp_model is not None:
-            self._ddp = weakref.ref(ddp_model)
-            self._around = [
-                ddp_model.register_forward_pre_hook(self._begin),
-                ddp_model.register_forward_hook(self._end, always_call=True),
-            ]
-
-    def __reduce__(self) -> tuple[type[Announcer], tuple[()]]:
-        return Announcer, ()
+        super().__init__(ddp_model)
 
     def remove(self) -> None:
         """Remove all hooks from the model, and forget announcements."""
-        for handle in (*self._within, *self._around):
-            handle.remove()
-        self._within, self._around, self.tables = [], [], {}
+        super().remove()
+        self.tables = {}
 
     def announce(self, name: str, ids: torch.Tensor) -> None:
         """Announce ``ids``, of any shape, of the table ``name``, in place of the lookups of the next forward pass.
@@ -158,10 +146,8 @@ class Announcer:
                 table.note(module, ids)
 
     def _end(self, _: nn.Module, __: Any, output: Any) -> None:
-        began, self._within = self._within, []
-        for handle in began:
-            handle.remove()
-        ddp_model = self._ddp()
+        began, ddp_model = bool(self._within), self._ddp()
+        self._remove_within()
         if began and output is not None and ddp_model is not None and ddp_model.require_backward_grad_sync:
             for table in self.tables.values():
                 if not table.gives_up and not table.by_hand:

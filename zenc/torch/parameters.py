@@ -13,7 +13,6 @@ So the user's module carries nothing between steps, and is copied and pickled as
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -29,6 +28,7 @@ from zenc.common.wording import dotted_like
 from zenc.errors import Diagnostic, SchemeError, TensorError
 from zenc.plan.ir import Plan
 from zenc.scheme.compression import LowRank
+from zenc.torch.pass_clock import ForwardWatch
 
 log = logging.getLogger("zenc")
 
@@ -179,7 +179,7 @@ def takes_dense_only(plan: Plan) -> bool:
     return plan.feedback is not None or any(phase.selects for phase in plan.phases)
 
 
-class UnusedWatch:
+class UnusedWatch(ForwardWatch):
     """A watch for a forward pass of ``ddp_model`` without one of ``sparse``, for TensorError (``unused-parameter``).
 
     ``sparse``: the name of a parameter -> the modules that use it. ``others``: hooks that go when it goes. Copied or
@@ -194,23 +194,7 @@ class UnusedWatch:
     ) -> None:
         self._sparse = {name: tuple(modules) for name, modules in (sparse or {}).items()}
         self._called: set[int] = set()
-        self._within: list[RemovableHandle] = []
-        self._around = list(others)
-        if ddp_model is not None and self._sparse:
-            self._ddp = weakref.ref(ddp_model)
-            self._around += [
-                ddp_model.register_forward_pre_hook(self._begin),
-                ddp_model.register_forward_hook(self._end, always_call=True),
-            ]
-
-    def __reduce__(self) -> tuple[type[UnusedWatch], tuple[()]]:
-        return UnusedWatch, ()
-
-    def remove(self) -> None:
-        """Remove all hooks from the model."""
-        for handle in (*self._within, *self._around):
-            handle.remove()
-        self._within, self._around = [], []
+        super().__init__(ddp_model if self._sparse else None, others)
 
     def _begin(self, _: nn.Module, __: Any) -> None:
         self._called.clear()
@@ -222,9 +206,7 @@ class UnusedWatch:
             self._called.add(id(called))
 
     def _end(self, _: nn.Module, __: Any, output: Any) -> None:
-        for handle in self._within:
-            handle.remove()
-        self._within = []
+        self._remove_within()
         idle = {name: modules for name, modules in self._sparse.items() if not self._called & {id(m) for m in modules}}
         ddp_model = self._ddp() if idle and torch.is_grad_enabled() else None
         if ddp_model is not None and ddp_model.require_backward_grad_sync:

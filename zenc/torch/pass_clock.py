@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -72,7 +72,42 @@ class PassTimes:
         return {name: sum(between(*span) for span in spans) for name, spans in self.of_modules.items()}
 
 
-class PassClock:
+class ForwardWatch:
+    """A watch of the forward passes of ``ddp_model``; None: of none. ``others`` are hooks that go when it goes.
+
+    ``_begin`` and ``_end`` are called around a pass. Copied or pickled with its model it watches nothing.
+    """
+
+    _begin: Callable[[nn.Module, Any], None]
+    _end: Callable[[nn.Module, Any, Any], None]
+
+    def __init__(self, ddp_model: DistributedDataParallel | None, others: Iterable[RemovableHandle] = ()) -> None:
+        self._within: list[RemovableHandle] = []
+        """Hooks that go when a forward pass ends, so that the user's module carries nothing between steps."""
+        self._around = list(others)
+        self._ddp: Callable[[], DistributedDataParallel | None] = lambda: None
+        if ddp_model is not None:
+            self._ddp = weakref.ref(ddp_model)
+            ends = ddp_model.register_forward_hook(self._end, always_call=True)
+            self._around += [ddp_model.register_forward_pre_hook(self._begin), ends]
+
+    def __reduce__(self) -> tuple[type[ForwardWatch], tuple[()]]:
+        return type(self), ()
+
+    def remove(self) -> None:
+        """Remove all hooks from the model."""
+        self._remove_within()
+        for handle in self._around:
+            handle.remove()
+        self._around = []
+
+    def _remove_within(self) -> None:
+        for handle in self._within:
+            handle.remove()
+        self._within = []
+
+
+class PassClock(ForwardWatch):
     """Clock of the passes of ``ddp_model``, whose ``parameters`` have names; copied with its model it watches nothing.
 
     ``looks_closer``: returns whether modules are timed one by one in the forward pass that begins.
@@ -88,37 +123,22 @@ class PassClock:
         self._now = PassTimes()
         self._forward_ended = False
         """True once a forward pass has ended since the last backward pass began."""
-        self._within: list[RemovableHandle] = []
-        self._around: list[RemovableHandle] = []
-        self._model: Callable[[], nn.Module | None] = lambda: None
-        if ddp_model is not None and parameters:
-            self._any = next(iter(parameters.values()))
-            self._model = weakref.ref(ddp_model.module)
-            self._names = {id(parameter): name for name, parameter in parameters.items()}
-            self._around = [
-                ddp_model.register_forward_pre_hook(self._forward_begins),
-                ddp_model.register_forward_hook(self._forward_ends, always_call=True),
-                *(_whole_gradient(parameter)(partial(self._ready, name)) for name, parameter in parameters.items()),
-            ]
-
-    def __reduce__(self) -> tuple[type[PassClock], tuple[()]]:
-        return PassClock, ()
-
-    def remove(self) -> None:
-        """Remove all hooks from the model."""
-        for handle in (*self._within, *self._around):
-            handle.remove()
-        self._within, self._around = [], []
+        named = parameters or {}
+        super().__init__(ddp_model if named else None)
+        if ddp_model is not None and named:
+            self._any = next(iter(named.values()))
+            self._names = {id(parameter): name for name, parameter in named.items()}
+            self._around += [_whole_gradient(each)(partial(self._ready, name)) for name, each in named.items()]
 
     def taken(self) -> PassTimes:
         """Return the moments of the step that has ended, and begin a new one."""
         taken, self._now = self._now, PassTimes()
         return taken
 
-    def _forward_begins(self, _: nn.Module, __: Any) -> None:
-        model = self._model()
-        if model is None or not torch.is_grad_enabled():
+    def _begin(self, _: nn.Module, __: Any) -> None:
+        if (watched := self._ddp()) is None or not torch.is_grad_enabled():
             return
+        model = watched.module
         self._now.of_modules.clear()
         open: dict[str, list[Moment]] = {}
         self._watch(model, ("",), open)
@@ -143,13 +163,11 @@ class PassClock:
 
         self._within += [module.register_forward_pre_hook(begins), module.register_forward_hook(ends)]
 
-    def _forward_ends(self, _: nn.Module, __: Any, output: Any) -> None:
-        for handle in self._within:
-            handle.remove()
-        self._within = []
+    def _end(self, _: nn.Module, __: Any, output: Any) -> None:
+        self._remove_within()
         if whole := self._now.of_modules.pop("", None):
             self._now.forward = whole[-1]
-        if torch.is_grad_enabled() and self._model() is not None:  # a copy has none
+        if torch.is_grad_enabled() and self._ddp() is not None:  # a copy has none
             self._forward_ended = True
             for leaf in tree_leaves(output):
                 if isinstance(leaf, torch.Tensor) and leaf.requires_grad:

@@ -110,36 +110,31 @@ class Kernels:
 
     def slots_of_units(self, geometry: Geometry, units: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the slots of ``units`` [n]. Raises TensorError ``unit-out-of-range``."""
-        g = geometry
-        status = self._functions["slots_of_units"](g.cut, units, n, out)
-        if status:
-            _unit_out_of_range(g, units, -1 - status)
+        self._on_ids("slots_of_units", geometry, units, n, out)
 
     def units_of_slots(self, geometry: Geometry, slots: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the units of ``slots`` [n]. Raises TensorError ``unit-out-of-range``."""
-        g = geometry
-        status = self._functions["units_of_slots"](g.cut, slots, n, out)
-        if status:
-            _unit_out_of_range(g, slots, -1 - status)
+        self._on_ids("units_of_slots", geometry, slots, n, out)
 
     def mark_units(self, geometry: Geometry, units: int, n: int, bitmap: int, slots_out: int) -> None:
         """Define ``bitmap`` [geometry.words]: the slots of ``units`` [n], in which a unit may come several times.
 
         Writes ``slots_out`` [n] int64, the slot of each. Raises TensorError ``unit-out-of-range``.
         """
-        g = geometry
-        status = self._functions["mark_units"](g.cut, units, n, bitmap, slots_out)
-        if status:
+        self._on_ids("mark_units", geometry, units, n, bitmap, slots_out)
+
+    def _on_ids(self, name: str, geometry: Geometry, ids: int, *arguments: int) -> None:
+        """Run a kernel whose status is below 0 where one of ``ids``, units or slots, is out of range."""
+        if status := self._functions[name](geometry.cut, ids, *arguments):
             _count(KernelStatus.NO_MEMORY if status == KernelStatus.NO_MEMORY_FOR_IDS else 0)
-            _unit_out_of_range(g, units, -1 - status)
+            _unit_out_of_range(geometry, ids, -1 - status)
 
     def mark_dense(self, dtype: str, geometry: Geometry, tensor: int, bitmap: int) -> int:
         """Define ``bitmap`` [geometry.words]: units of ``tensor`` [units, width] with any bits but those of +0 and -0.
 
         Returns their number. All other units become +0.
         """
-        g = geometry
-        return _count(self._functions[f"mark_dense_{dtype}"](g.cut, tensor, bitmap))
+        return _count(self._functions[f"mark_dense_{dtype}"](geometry.cut, tensor, bitmap))
 
     def rank(self, bitmap: int, words: int, before: int) -> int:
         """Write ``before`` [words] uint64 = bits set in the words below each. Returns all bits set."""

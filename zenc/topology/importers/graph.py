@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 from zenc.common.wording import count
 from zenc.errors import Diagnostic, Span, TopologyError, printable
 from zenc.scheme.units import Kind, amount_of_text
-from zenc.topology.builder import TopologyBuilder, too_large
+from zenc.topology.builder import TopologyBuilder, ensure_small
 from zenc.topology.model import Host, Node
 
 Attributes = Mapping[str, Any]
@@ -42,9 +42,7 @@ class Graph:
 
 def fill_from_graph(draft: TopologyBuilder, graph: Graph) -> None:
     """Fill ``draft`` from ``graph``; raises TopologyError for nonsense, but numbers and links are left to the draft."""
-    found = too_large(len(graph.nodes), len(graph.edges), graph.span)
-    if found:
-        raise TopologyError(found)
+    ensure_small(len(graph.nodes), len(graph.edges), graph.span)
     _ensure_different(graph)
     places = _ranks(graph)
     levels = _levels(graph, len(places))

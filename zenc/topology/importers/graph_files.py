@@ -10,7 +10,7 @@ from typing import Any
 
 from zenc.common.untrusted import no_number
 from zenc.errors import Diagnostic, Source, Span, TopologyError
-from zenc.topology.builder import MOST_LINKS, MOST_NODES, TopologyBuilder, too_large
+from zenc.topology.builder import MOST_LINKS, MOST_NODES, TopologyBuilder, ensure_small
 from zenc.topology.importers.graph import Graph, fill_from_graph
 from zenc.topology.importers.xml import line_span, parse_xml
 from zenc.topology.model import Topology
@@ -23,9 +23,7 @@ MOST_GRAPHML_NODES = 1 << 15
 def fill_from_node_link(draft: TopologyBuilder, data: bytes, source: Source) -> None:
     """Fill ``draft`` from JSON; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
     start = Span(source, 0, 1)
-    found = too_large(data.count(b'"id"'), data.count(b'"source"'), start)
-    if found:
-        raise TopologyError(found)
+    ensure_small(data.count(b'"id"'), data.count(b'"source"'), start)
     try:
         value = json.loads(source.text, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
@@ -75,9 +73,7 @@ def _graph_of(value: Any, start: Span) -> Graph | None:
 def fill_from_graphml(draft: TopologyBuilder, data: bytes, source: Source) -> None:
     """Fill ``draft`` from GraphML; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
     start = Span(source, 0, 1)
-    found = too_large(data.count(b"<node"), data.count(b"<edge"), start)
-    if found:
-        raise TopologyError(found)
+    ensure_small(data.count(b"<node"), data.count(b"<edge"), start)
     if data.count(b"<node") > MOST_GRAPHML_NODES:
         message = f"this GraphML has more than {MOST_GRAPHML_NODES:,} nodes"
         help = "node-link JSON is read in less time: json.dump(networkx.node_link_data(graph), file)"
@@ -85,9 +81,7 @@ def fill_from_graphml(draft: TopologyBuilder, data: bytes, source: Source) -> No
     root = parse_xml(data, source, 4 * (MOST_NODES + MOST_LINKS))
     start = line_span(source, root.line)
     tags = Counter(element.tag for element in root.walk())
-    found = too_large(tags["node"], tags["edge"], start)
-    if found:
-        raise TopologyError(found)
+    ensure_small(tags["node"], tags["edge"], start)
     if tags["graph"] != 1:
         message = f"this GraphML holds {tags['graph']} graphs, and a topology is one"
         raise TopologyError(Diagnostic("malformed-topology", message, start))

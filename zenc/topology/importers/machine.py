@@ -12,7 +12,7 @@ from typing import Any
 
 from zenc.errors import Diagnostic, Span, TopologyError
 from zenc.topology import link_specs
-from zenc.topology.builder import TopologyBuilder, too_large
+from zenc.topology.builder import TopologyBuilder, ensure_small
 from zenc.topology.model import Host, Node
 
 
@@ -122,8 +122,7 @@ class Machine:
 
     def join_sockets(self, cpus: Sequence[str]) -> None:
         """Link all pairs of ``cpus``, as NCCL does; raises TopologyError where these are too many to be a machine's."""
-        if found := too_large(len(self.parts), len(cpus) * (len(cpus) - 1)):
-            raise TopologyError(found)
+        ensure_small(len(self.parts), len(cpus) * (len(cpus) - 1))
         for place, one in enumerate(cpus):
             for other in cpus[place + 1 :]:
                 self.wires.append(Wire(one, other, link_specs.SYSTEM, link_specs.SYSTEM_LATENCY, "system"))
@@ -150,9 +149,7 @@ def fill_with(draft: TopologyBuilder, machines: Sequence[Machine], options: Opti
     if len(machines) > 1 and options.nodes > 1:
         message = "several files are one machine each, and there is no number of nodes beside them"
         raise TopologyError(Diagnostic("wrong-arguments", message, options.span))
-    found = too_large(options.nodes * (1 + sum(machine.gpus for machine in machines)), 0, options.span or draft.span)
-    if found:
-        raise TopologyError(found)
+    ensure_small(options.nodes * (1 + sum(machine.gpus for machine in machines)), 0, options.span or draft.span)
     every = [machine for machine in machines for _ in range(options.nodes)]
     if not all(machine.gpus for machine in machines):
         help = "what takes part are GPUs; the file may come from a machine without them"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from zenc.errors import Diagnostic, ZencError
 from zenc.runtime.call.stats import CallStats
@@ -23,7 +23,7 @@ Write: TypeAlias = Callable[[Mapping[str, float], int], object]
 """A function that takes a step's metrics by name, and its number."""
 
 
-class MetricsLog(Protocol):
+class MetricsLog:
     """A receiver of the statistics of a model's calls."""
 
     def begins(self, parameters: Sequence[str]) -> None:
@@ -80,7 +80,7 @@ def metrics_of(call: CallStats) -> dict[str, float]:
     return found if call.waited is None else {**found, "seconds_waiting": sum(call.waited.values())}
 
 
-class StepLog:
+class StepLog(MetricsLog):
     """A collector of a step's metrics, which writes every ``every``-th one; ``step`` returns its number, if given."""
 
     def __init__(self, write: Write, every: int, step: Callable[[], int] | None, prefix: str) -> None:
@@ -126,8 +126,11 @@ class StepLog:
         return found
 
 
-class PrometheusLog:
-    """Counters of calls, bytes and seconds, and gauges of densities, by parameter, in a Prometheus registry."""
+class PrometheusLog(MetricsLog):
+    """Counters of calls, bytes and seconds, and gauges of densities, by parameter, in a Prometheus registry.
+
+    They know no steps, and are always up to date.
+    """
 
     def __init__(self, registry: Any, prefix: str) -> None:
         try:
@@ -157,10 +160,6 @@ class PrometheusLog:
             ),
         }
 
-    def begins(self, parameters: Sequence[str]) -> None:
-        """Do nothing: counters do not know steps."""
-        return None
-
     def ended(self, parameter: str, call: CallStats) -> None:
         """Count a call, and show its densities."""
         self._calls.labels(parameter).inc()
@@ -169,7 +168,3 @@ class PrometheusLog:
                 self._gauges[metric].labels(parameter).set(value)
             else:
                 self._counters[metric].labels(parameter).inc(value)
-
-    def flush(self) -> None:
-        """Do nothing: counters are always up to date."""
-        return None
