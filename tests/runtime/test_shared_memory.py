@@ -95,13 +95,13 @@ def test_only_pages_of_free_blocks_go_back(kept: list[int], gone: list[int]) -> 
     pool = BlockPool(memoryview(bytearray(1 << 21)), give_back=lambda at, size: returned.append((at, at + size)))
     rooms = [pool.room(size).fill_(number) for number, size in enumerate(kept)]
     free = [pool.room(size) for size in gone]
-    places = sorted((held.at, held.at + held.size) for held in pool._in_use.values())
+    places = sorted((held.at, held.at + held.of) for held in pool._borrowed.values())
     assert all(end <= begin for (_, end), (begin, _) in pairwise(places))
     del free
     look(pool)
     assert returned == [], "they have been taken a moment ago"
     look(pool)
-    in_use = [(held.at, held.at + held.size) for held in pool._in_use.values()]
+    in_use = [(held.at, held.at + held.of) for held in pool._borrowed.values()]
     assert all(end <= begin or until <= at for at, end in returned for begin, until in in_use)
     assert all(at % mmap.PAGESIZE == end % mmap.PAGESIZE == 0 for at, end in returned)
     assert len(returned) >= sum(size >= 2 * mmap.PAGESIZE for size in gone), "a page lies in each of these whole"

@@ -25,7 +25,7 @@ from zenc.runtime.cpu import library
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import collective_of
-from zenc.runtime.transports.transport import PacketTransport
+from zenc.runtime.transports.transport import PacketTransport, Sent
 from zenc.scheme.model import Mapping as SlotMapping
 
 
@@ -37,14 +37,6 @@ class _Mailboxes:
     def box(self, src: int, dst: int, tag: int) -> queue.SimpleQueue[torch.Tensor]:
         with self.lock:
             return self.boxes[src, dst, tag]
-
-
-class _Sent:
-    def __init__(self, buffer: torch.Tensor) -> None:
-        self.buffer = buffer
-
-    def wait(self, seconds: float) -> torch.Tensor:
-        return self.buffer
 
 
 class _Awaited:
@@ -68,11 +60,11 @@ class LocalTransport(PacketTransport):
     ) -> None:
         self.boxes, self.rank, self.size, self.on_send = boxes, rank, size, on_send
 
-    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> _Sent:
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Sent:
         packet = self.on_send(buffer.clone())
         if packet is not None:
             self.boxes.box(self.rank, peer, tag).put(packet)
-        return _Sent(buffer)
+        return Sent(buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> _Awaited:
         return _Awaited(self.boxes.box(peer, self.rank, tag), buffer)

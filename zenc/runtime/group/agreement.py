@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -156,13 +156,18 @@ def difference_of(given: Sequence[Options]) -> Diagnostic:
 
 def _who_has_which(name: str, given: Sequence[Options]) -> str:
     """Return ``name`` and its values with the ranks that have them, from where the values begin to differ."""
-    ranks: dict[str, list[int]] = {}
-    for rank, options in enumerate(given):
-        ranks.setdefault(options.get(name, "not given"), []).append(rank)
+    ranks = _ranks_by(options.get(name, "not given") for options in given)
     letters = enumerate(zip(*ranks, strict=False))
     alike = next((place for place, each in letters if len(set(each)) > 1), min(map(len, ranks)))
     first = alike - 20 if alike > LONGEST_SHOWN // 2 else 0
     return f"{name} is " + ", and ".join(f"{_shown(text, first)} on {_ranks(who)}" for text, who in ranks.items())
+
+
+def _ranks_by(told: Iterable[str]) -> dict[str, list[int]]:
+    ranks: dict[str, list[int]] = {}
+    for rank, text in enumerate(told):
+        ranks.setdefault(text, []).append(rank)
+    return ranks
 
 
 def _shown(text: str, first: int) -> str:
@@ -175,9 +180,7 @@ def _ranks(who: Sequence[int]) -> str:
 
 
 def _notes_of_difference(requests: list[JoinRequest]) -> tuple[str, ...]:
-    ranks: dict[str, list[int]] = {}
-    for rank, request in enumerate(requests):
-        ranks.setdefault(request.told, []).append(rank)
+    ranks = _ranks_by(request.told for request in requests)
     return tuple(f"ranks {', '.join(map(str, who))}: {text}" for text, who in ranks.items()) if len(ranks) > 1 else ()
 
 

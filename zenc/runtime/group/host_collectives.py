@@ -24,7 +24,7 @@ def allreduce_sum(
     process.
     """
     purpose = f"count who holds which units of {tensor}"
-    told = torch.stack(allgather(among, torch.tensor([number, len(marks)], dtype=torch.int64, device="cpu"), purpose))
+    told = torch.stack(_counts(among, [number, len(marks)], purpose))
     if bool((told[:, 1] != len(marks)).any()):
         help = "all ranks must call the same collectives, on tensors of one name and shape, in the same order"
         message = f"the ranks are in other calls: they count {told[:, 1].tolist()} units of a tensor, by rank"
@@ -45,16 +45,13 @@ def summed(among: Communicator, values: torch.Tensor) -> torch.Tensor:
 
 def greatest(among: Communicator, numbers: Sequence[float]) -> list[float]:
     """Return the greatest of each of the ``numbers`` [n] that the ranks give."""
-    own = torch.tensor(numbers, dtype=torch.float64, device="cpu")
-    return torch.stack(allgather(among, own, "learn how much room calls need")).amax(0).tolist()
+    return allreduce_max(among, list(numbers), "learn how much room calls need")
 
 
 def gather(among: Communicator, data: bytes) -> list[bytes]:
     """Return the bytes that every rank gives, of any length, in rank order."""
     purpose = "tell each other what they have seen"
-    lengths = [
-        int(length) for length in allgather(among, torch.tensor([len(data)], dtype=torch.int64, device="cpu"), purpose)
-    ]
+    lengths = [int(length) for length in _counts(among, [len(data)], purpose)]
     own = torch.frombuffer(bytearray(data.ljust(max(1, *lengths))), dtype=torch.uint8)
     padded = allgather(among, own, purpose)
     return [bytes(each[:length].numpy()) for each, length in zip(padded, lengths, strict=True)]
@@ -64,9 +61,7 @@ def given_by(among: Communicator, root: int, data: bytes) -> bytes:
     """Return the ``data`` of rank ``root``, of any length; that of other ranks is ignored."""
     purpose = "go on from what they have kept"
     own = data if among.rank == root else b""
-    length = max(
-        int(each) for each in allgather(among, torch.tensor([len(own)], dtype=torch.int64, device="cpu"), purpose)
-    )
+    length = max(int(each) for each in _counts(among, [len(own)], purpose))
     found = torch.frombuffer(bytearray(own.ljust(max(length, 1), b"\0")), dtype=torch.uint8)
     among.run_together(lambda group: group.allreduce([found]), purpose, found)  # 0 on all but one
     return bytes(found[:length].numpy())
@@ -111,6 +106,10 @@ def allreduce_max(
     of_ranks = allgather(among, torch.tensor(values, dtype=torch.float64, device="cpu"), purpose)
     greatest: list[float] = torch.stack(of_ranks).amax(dim=0).tolist()
     return greatest
+
+
+def _counts(among: Communicator, own: list[int], purpose: str) -> list[torch.Tensor]:
+    return allgather(among, torch.tensor(own, dtype=torch.int64, device="cpu"), purpose)
 
 
 def allgather(among: Communicator, own: torch.Tensor, purpose: str, seconds: float | None = None) -> list[torch.Tensor]:

@@ -33,12 +33,39 @@ GiveBack: TypeAlias = Callable[[int, int], None]
 """A function of the beginning of memory and its bytes, in whole pages; their contents are lost."""
 
 
-class _InUse(weakref.ref[memoryview]):
-    """A block of ``size`` bytes ``at`` an offset, until nobody refers to its bytes any more."""
+class _Loan(weakref.ref[memoryview]):
+    """Bytes ``at`` an offset, until nobody refers to them; ``of`` is the number that their lender has of them."""
 
-    __slots__ = ("at", "size")
+    __slots__ = ("at", "of")
     at: int
-    size: int
+    of: int
+
+
+class Lender:
+    """A base of what lends parts of its ``memory``, and gets each back by ``returned`` when nobody refers to it.
+
+    That may be on any thread. A fork has a copy of the memory, and returns nothing.
+    """
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory, self._borrowed, self._own_process = memory, dict[int, _Loan](), os.getpid()
+
+    def lend(self, at: int, size: int, of: int = 0) -> torch.Tensor:
+        """Return the bytes [size] uint8 ``at`` an offset, 1 at least, of which the lender has the number ``of``."""
+        view = self._memory[at : at + size]
+        loan = _Loan(view, self._ended)
+        loan.at, loan.of = at, of
+        self._borrowed[id(loan)] = loan
+        return torch.frombuffer(view, dtype=torch.uint8)
+
+    def _ended(self, reference: weakref.ref[memoryview]) -> None:
+        loan = self._borrowed.pop(id(reference))
+        if os.getpid() == self._own_process:
+            self.returned(loan.at, loan.of)
+
+    def returned(self, at: int, of: int) -> None:
+        """Take back what was lent, on the thread that let go of it last."""
+        raise NotImplementedError
 
 
 class _FreeBlocks(list[int]):
@@ -67,7 +94,7 @@ class _FreeBlocks(list[int]):
         self.bare, self.idle = self.idle, len(self)
 
 
-class BlockPool:
+class BlockPool(Lender):
     """Blocks of ``memory``, given out again when nobody refers to their contents.
 
     ``reclaim`` lets go of blocks whose readers are done; ``give_back`` returns the pages of unused blocks. Blocks may
@@ -77,10 +104,10 @@ class BlockPool:
     def __init__(
         self, memory: memoryview, reclaim: Callable[[], None] = lambda: None, give_back: GiveBack | None = None
     ) -> None:
-        self.size, self._memory, self._reclaim, self._end = len(memory), memory, reclaim, 0
+        super().__init__(memory)
+        self.size, self._reclaim, self._end = len(memory), reclaim, 0
         self._give_back, self._looked = give_back, monotonic()
         self._free: dict[int, _FreeBlocks] = {}
-        self._in_use: dict[int, _InUse] = {}
         self._giving = threading.Lock()
 
     def room(self, size: int) -> torch.Tensor:
@@ -89,11 +116,7 @@ class BlockPool:
             if self._give_back is not None and monotonic() > self._looked + IDLE_SECONDS:
                 self._give_idle_back(self._give_back)
             at, block = self._freed(size) or self._freed_now(size) or self._grown(size)
-            view = self._memory[at : at + size]
-            held = _InUse(view, self._let_go)
-            held.at, held.size = at, block
-            self._in_use[id(held)] = held
-        return torch.frombuffer(view, dtype=torch.uint8)
+            return self.lend(at, size, block)
 
     def _freed(self, size: int) -> tuple[int, int] | None:
         block = block_bytes(size)
@@ -121,12 +144,12 @@ class BlockPool:
             free.give_back(size, give_back)
         self._looked = monotonic()
 
-    def _let_go(self, held: weakref.ref[memoryview]) -> None:
-        gone = self._in_use.pop(id(held))
-        free = self._free.get(gone.size)
+    def returned(self, at: int, of: int) -> None:
+        """Take back the block ``at`` an offset, of ``of`` bytes."""
+        free = self._free.get(of)
         if free is None:
-            free = self._free.setdefault(gone.size, _FreeBlocks())
-        free.append(gone.at)
+            free = self._free.setdefault(of, _FreeBlocks())
+        free.append(at)
 
 
 def block_bytes(size: int) -> int:

@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -21,7 +20,7 @@ import torch
 
 from zenc.errors import BuildError, CacheError
 from zenc.runtime.cpu.bindings import EntryPoints
-from zenc.runtime.transports.block_pool import BlockPool
+from zenc.runtime.transports.block_pool import BlockPool, Lender
 from zenc.runtime.transports.shared_memory import (
     INVITATION_BYTES,
     OwnFile,
@@ -30,11 +29,9 @@ from zenc.runtime.transports.shared_memory import (
     ring_functions,
     ring_room,
 )
-from zenc.runtime.transports.transport import Pending, Transport
+from zenc.runtime.transports.transport import SLICE_SECONDS, Pending, Sent, Transport, ensure_time
 
 log = logging.getLogger("zenc")
-SLICE_SECONDS = 0.05
-"""Seconds after which a wait checks that its peer is alive, and lets Python handle signals."""
 AWAKE_SECONDS = 5e-5
 """Seconds for which a wait stays awake, where each rank has a core to itself."""
 CAME, CLOSED, DEAD = 1, -1, -2
@@ -43,20 +40,13 @@ Gather = Callable[[bytes], list[bytes]]
 """A function from this rank's bytes to those of all ranks, of equal lengths."""
 
 
-class _Borrowed(weakref.ref[memoryview]):
-    """A message under a ``loan`` of its sender, until nobody refers to its bytes any more."""
-
-    __slots__ = ("loan",)
-    loan: int
-
-
-class PeerLink:
+class PeerLink(Lender):
     """The link with one peer: this rank fills the ``ring`` in the peer's file, and the peer the ring ``incoming``."""
 
     def __init__(self, functions: EntryPoints, file: PeerFile, incoming: int, awake: float) -> None:
+        super().__init__(file.arena.memory)
         self._functions, self._file, self._ring, self._incoming = functions, file, file.ring.address, incoming
         self._await, self._awake = functions["await"], int(awake * 1e9)
-        self._memory, self._own_process = file.arena.memory, os.getpid()
         self._sending, self._reading = threading.Lock(), threading.Lock()
         loans: int = functions["most_loans"]()
         self._most_borrowed, self._returned = loans // 2, (ctypes.c_int64 * loans)()
@@ -66,7 +56,6 @@ class PeerLink:
         """Messages without a free loan: their tags and offsets."""
         self._read, self._came = 0, dict[int, deque[torch.Tensor]]()
         """Messages so far; and by tag, those that nobody has asked for yet."""
-        self._borrowed: dict[int, _Borrowed] = {}
 
     def send(self, tag: int, offset: int, buffer: torch.Tensor) -> bool:
         """Publish ``buffer`` [bytes], at ``offset`` of the arena; return False if it has to wait for others."""
@@ -127,9 +116,7 @@ class PeerLink:
                         self._came.setdefault(found[0], deque()).append(packet)
                 continue
             self._ensure_there(status)
-            until = until or time.monotonic() + seconds - SLICE_SECONDS
-            if time.monotonic() >= until:
-                raise RuntimeError(f"nothing came through shared memory within {seconds:g} s")
+            until = ensure_time(until, seconds, "came through shared memory")
 
     def _taken(self, tag: int, came: deque[torch.Tensor]) -> torch.Tensor:
         packet = came.popleft()
@@ -145,17 +132,12 @@ class PeerLink:
         if not size:
             self._functions["return"](self._incoming, loan)
             return torch.empty(0, dtype=torch.uint8, device="cpu")
-        view = self._memory[offset : offset + size]
-        borrowed = _Borrowed(view, self._give_back)
-        borrowed.loan = loan
-        self._borrowed[id(borrowed)] = borrowed
-        packet = torch.frombuffer(view, dtype=torch.uint8)
+        packet = self.lend(offset, size, loan)
         return packet.clone() if len(self._borrowed) > self._most_borrowed else packet
 
-    def _give_back(self, borrowed: weakref.ref[memoryview]) -> None:
-        loan = self._borrowed.pop(id(borrowed)).loan
-        if os.getpid() == self._own_process:  # a fork of it has a copy of the view, and not the message
-            self._functions["return"](self._incoming, loan)
+    def returned(self, at: int, of: int) -> None:
+        """Return the loan ``of`` the message to its sender."""
+        self._functions["return"](self._incoming, of)
 
     def _ensure_there(self, status: int) -> None:
         if status == CLOSED:
@@ -169,16 +151,16 @@ class PeerLink:
 
 
 class _Published:
-    """A message that is on its way, from ``buffer``."""
+    """A message from ``buffer`` that waits for others before it."""
 
     __slots__ = ("buffer", "link")
 
-    def __init__(self, link: PeerLink | None, buffer: torch.Tensor) -> None:
+    def __init__(self, link: PeerLink, buffer: torch.Tensor) -> None:
         self.link, self.buffer = link, buffer
 
     def wait(self, seconds: float) -> torch.Tensor:
         until = time.monotonic() + seconds
-        while self.link is not None and not self.link.flushed():
+        while not self.link.flushed():
             if time.monotonic() >= until:
                 raise RuntimeError(f"the peer has read no message within {seconds:g} s")
             time.sleep(0.001)
@@ -227,7 +209,8 @@ class SharedTransport:
         if size and not self._first <= address < self._end:
             buffer = self._arena.room(size).copy_(buffer)
             address = buffer.data_ptr()
-        return _Published(None if link.send(tag, address - self._first if size else 0, buffer) else link, buffer)
+        at_once = link.send(tag, address - self._first if size else 0, buffer)
+        return Sent(buffer) if at_once else _Published(link, buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
         """Receive as ``Transport.receive`` does, into ``buffer`` [bytes] if it comes over the wire."""

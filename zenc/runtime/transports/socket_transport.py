@@ -13,7 +13,6 @@ import ctypes
 import mmap
 import os
 import threading
-import time
 import weakref
 from array import array
 from collections.abc import Sequence
@@ -26,12 +25,10 @@ from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
 from zenc.runtime.cpu.bindings import EntryPoints, Function, entry_points
-from zenc.runtime.transports.block_pool import NO_RESERVE, own_room
-from zenc.runtime.transports.transport import Pending
+from zenc.runtime.transports.block_pool import NO_RESERVE, Lender, own_room
+from zenc.runtime.transports.transport import SLICE_SECONDS, Pending, Sent, ensure_time
 
 SOURCE = "sockets.cpp"
-SLICE_SECONDS = 0.05
-"""Seconds after which a wait lets Python handle signals."""
 DONE, CLOSED, DAMAGED = 1, -1, -2
 """Results of waits; 0 if it is not over yet."""
 
@@ -50,25 +47,6 @@ def room_of_machine() -> mmap.mmap:
     """Return as many bytes as this machine has, which take memory when they are first written to; raises OSError."""
     size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
-
-
-class _Taken(weakref.ref[memoryview]):
-    """A message that lies ``at`` an offset, until nobody refers to its bytes any more."""
-
-    __slots__ = ("at",)
-    at: int
-
-
-class _Sent:
-    """A message from ``buffer`` that is on its way."""
-
-    __slots__ = ("buffer",)
-
-    def __init__(self, buffer: torch.Tensor) -> None:
-        self.buffer = buffer
-
-    def wait(self, seconds: float) -> torch.Tensor:
-        return self.buffer
 
 
 class _Sending:
@@ -96,14 +74,14 @@ class _Expected:
         return self.transport.wait_message(self.peer, self.tag, seconds)
 
 
-class SocketTransport:
+class SocketTransport(Lender):
     """The transport of ``rank`` over the connections ``files``, one of each peer, by rank; -1 in its own place.
 
     The files are its own from here on, and so is the ``room`` for messages. If it raises OSError it takes none of them.
     """
 
     def __init__(self, functions: EntryPoints, room: mmap.mmap, rank: int, files: Sequence[int]) -> None:
-        self.rank, self.size, self._own_process = rank, len(files), os.getpid()
+        self.rank, self.size = rank, len(files)
         memory = len(room)
         whole = (ctypes.c_uint8 * memory).from_buffer(room)
         address, given = ctypes.addressof(whole), array("q", files)
@@ -111,12 +89,11 @@ class SocketTransport:
         if self._hub < 0:
             raise OSError(-self._hub, os.strerror(-self._hub))
         weakref.finalize(whole, _end, functions["hub_delete"], self._hub, os.getpid()).atexit = False
-        self._memory = memoryview(whole).cast("B")
+        super().__init__(memoryview(whole).cast("B"))
         self._send, self._sent, self._close = functions["hub_send"], functions["hub_sent"], functions["hub_close"]
         self._await, self._return = functions["hub_await"], functions["hub_give_back"]
         self._files = tuple([file for file in files if file >= 0])
         _open.add(self)
-        self._taken: dict[int, _Taken] = {}
         self._found = threading.local()
 
     def shares(self, peer: int) -> bool:
@@ -134,7 +111,7 @@ class SocketTransport:
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
         """Send as ``Transport.send`` does, from ``buffer`` [bytes]."""
         number = self._send(self._hub, peer, tag, buffer.data_ptr(), buffer.numel())
-        return _Sent(buffer) if number == 0 else _Sending(self, peer, number, buffer)
+        return Sent(buffer) if number == 0 else _Sending(self, peer, number, buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
         """Receive as ``Transport.receive`` does; ``buffer`` [bytes] is not used."""
@@ -145,15 +122,12 @@ class SocketTransport:
         found = self._of_thread()
         at_once, until = int(min(seconds, SLICE_SECONDS) * 1e9), 0.0
         while not (status := self._await(self._hub, peer, tag, at_once, found)):
-            until = _ensure_time(until, seconds, "came")
+            until = ensure_time(until, seconds, "came")
         _ensure_open(status)
         at, size = found
-        view = self._memory[at : at + size]
-        taken = _Taken(view, self._give_back)
-        taken.at = at
-        self._taken[id(taken)] = taken
         if size:
-            return torch.frombuffer(view, dtype=torch.uint8)
+            return self.lend(at, size)
+        self.returned(at)
         return torch.empty(0, dtype=torch.uint8, device="cpu")
 
     def _of_thread(self) -> ctypes.Array[ctypes.c_int64]:
@@ -168,13 +142,12 @@ class SocketTransport:
         _ensure_open(number)
         at_once, until = int(min(seconds, SLICE_SECONDS) * 1e9), 0.0
         while not (status := self._sent(self._hub, peer, number, at_once)):
-            until = _ensure_time(until, seconds, "was taken")
+            until = ensure_time(until, seconds, "was taken")
         _ensure_open(status)
 
-    def _give_back(self, taken: weakref.ref[memoryview]) -> None:
-        at = self._taken.pop(id(taken)).at
-        if os.getpid() == self._own_process:  # a fork of it has a copy of the memory, and no connections
-            self._return(self._hub, at)
+    def returned(self, at: int, of: int = 0) -> None:
+        """Let go of the message ``at`` an offset."""
+        self._return(self._hub, at)
 
     def close(self) -> None:
         """End all waits; sent messages still go out, within a second."""
@@ -215,14 +188,6 @@ def _ensure_open(status: int) -> None:
         raise RuntimeError("the peer has given up, or has ended")
     if status == DAMAGED:
         raise RuntimeError("the peer was given up: what came from it is no message, or one that memory has no room for")
-
-
-def _ensure_time(until: float, seconds: float, what: str) -> float:
-    """Return the end of a wait of ``seconds`` of which a slice has passed; raises RuntimeError if it is over."""
-    until = until or time.monotonic() + seconds - SLICE_SECONDS
-    if time.monotonic() >= until:
-        raise RuntimeError(f"nothing {what} within {seconds:g} s")
-    return until
 
 
 def _end(delete: Function, hub: int, process: int) -> None:

@@ -7,6 +7,7 @@ with the rest, whose size the header in the first tells.
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 import torch
@@ -14,6 +15,8 @@ import torch
 EAGER_BYTES = 16 * 1024
 ROUND_BITS = 14
 """Tags are 31 bits: the call modulo 2^16, the round, and which packet of a message."""
+SLICE_SECONDS = 0.05
+"""Seconds after which a wait of zenc's own checks that its peer is alive, and lets Python handle signals."""
 
 
 class Pending(Protocol):
@@ -24,6 +27,27 @@ class Pending(Protocol):
 
         A whole packet is as long as it was sent. The packet of a peer that shares memory is not to be written to.
         """
+
+
+class Sent:
+    """A message from ``buffer`` that is on its way."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: torch.Tensor) -> None:
+        self.buffer = buffer
+
+    def wait(self, seconds: float) -> torch.Tensor:
+        """Return the packet at once."""
+        return self.buffer
+
+
+def ensure_time(until: float, seconds: float, what: str) -> float:
+    """Return the end of a wait of ``seconds`` of which a slice has passed; raises RuntimeError if it is over."""
+    until = until or time.monotonic() + seconds - SLICE_SECONDS
+    if time.monotonic() >= until:
+        raise RuntimeError(f"nothing {what} within {seconds:g} s")
+    return until
 
 
 class Transport(Protocol):
