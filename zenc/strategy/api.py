@@ -12,7 +12,6 @@ from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 if TYPE_CHECKING:
     from zenc.pipeline.request import Architectures, Target
     from zenc.strategy.checks import NamedSize
-    from zenc.strategy.model import Strategy
     from zenc.strategy.picture import StrategyDrawing
     from zenc.strategy.pipeline import StrategyArtifacts, StrategyReport
     from zenc.strategy.rule_table import RuleTable
@@ -78,25 +77,14 @@ class StrategyText(OpenedText):
         if seen is None:
             return draw_rules(strategy)
         from zenc.strategy.checks import check_model
+        from zenc.strategy.merging import ends_of
 
         check_model(strategy, seen.tensors)
-        return draw_rules(strategy, seen.tensors, _group_ends(strategy, seen))
+        return draw_rules(strategy, seen.tensors, ends_of(strategy.groups, seen.step, seen.bucket_ends))
 
     def load(self, *_: object, **__: object) -> NoReturn:
         """Raise SchemeError (``wrong-kind``): a strategy is about a model, not about one tensor."""
         raise self.lacks("load", "zenc.attach(ddp_model, FILE) sums the gradients of a model by it")
-
-
-def _group_ends(strategy: Strategy, seen: _SeenModel) -> Sequence[int]:
-    from zenc.strategy.merging import fused
-    from zenc.strategy.model import Cuts, Fused
-
-    match strategy.groups:
-        case Cuts(ends):
-            return ends
-        case Fused(bytes) if bytes:
-            return fused(seen.step, bytes)
-    return seen.bucket_ends
 
 
 @dataclass(frozen=True, slots=True)

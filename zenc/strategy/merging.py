@@ -6,9 +6,10 @@ answers are kept, so that a step is measured once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from zenc.strategy.model import Cuts, Fused, Groups
 from zenc.strategy.simulation.step import VALUE_BYTES, TrainingStep
 
 Seconds = Callable[[tuple[int, ...]], float]
@@ -67,16 +68,30 @@ def _search_cut(count: int, others: tuple[int, ...], of: Seconds) -> None:
         of(tuple(sorted((*others, free[low]))))
 
 
-def fused(step: TrainingStep, bytes: int) -> tuple[int, ...]:
-    """Return the ends of groups that fill buffers of ``bytes`` in turn; a greater tensor is a group of its own."""
+def full_buffers(sizes: Iterable[int], bytes: int) -> tuple[int, ...]:
+    """Return the ends of groups that fill buffers of ``bytes`` in turn; a greater size is a group of its own."""
     ends, filled = [], 0
-    for at, tensor in enumerate(step.tensors):
-        size = tensor.numel * VALUE_BYTES
+    for at, size in enumerate(sizes):
         if filled and filled + size > bytes:
             ends.append(at)
             filled = 0
         filled += size
     return tuple(ends)
+
+
+def fused(step: TrainingStep, bytes: int) -> tuple[int, ...]:
+    """Return the ends of groups of tensors that fill buffers of ``bytes``."""
+    return full_buffers((tensor.numel * VALUE_BYTES for tensor in step.tensors), bytes)
+
+
+def ends_of(groups: Groups, step: TrainingStep, buckets: Sequence[int]) -> Sequence[int]:
+    """Return the ends of ``groups``; those that are searched while a model trains have the ends of ``buckets``."""
+    match groups:
+        case Cuts(ends):
+            return ends
+        case Fused(bytes) if bytes:
+            return fused(step, bytes)
+    return buckets
 
 
 def search_fusion(step: TrainingStep, seconds: Seconds, least: int = 1 << 16) -> Grouping:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +9,8 @@ from zenc.common.wording import seconds_text
 from zenc.errors import CostError, Diagnostic
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
-from zenc.strategy.merging import fused
-from zenc.strategy.model import Cuts, Fused, Strategy
+from zenc.strategy.merging import ends_of
+from zenc.strategy.model import Cuts, Strategy
 from zenc.strategy.search.tuned import proved
 from zenc.strategy.search.tuning import StrategyResult, buckets, simulated
 from zenc.strategy.simulation.model_step import ModelStep
@@ -77,7 +76,10 @@ def predict_step(
             table.fix(label, table.plans[name], of.tables[at])
             name = label
         schemes.append(name)
-    ends = _ends(step, strategy)
+    ends = ends_of(strategy.groups, step, buckets(step))
+    if isinstance(strategy.groups, Cuts) and ends and ends[-1] >= len(step.tensors):
+        message = f"a group ends before tensor {ends[-1]}, and the model has {len(step.tensors)}"
+        raise CostError(Diagnostic("wrong-range", message, help="count tensors as gradients become ready"))
     result = simulated(step, ends, table, schemes)
     calls, merged = StepCalls(step, ends, table, schemes), step.merged(ends)
     labels = tuple(" + ".join(dict.fromkeys(calls.called(group))) for group in range(len(merged.tensors)))
@@ -85,15 +87,3 @@ def predict_step(
     missing = not host and any(rule.device == "host" for rule in strategy.rules)
     notes = tuple(filter(None, (calibration.note, *table.host_notes, alike if missing else "")))
     return PredictedStep(step, merged, result, replay(merged, calls.operations()), labels, notes)
-
-
-def _ends(step: TrainingStep, strategy: Strategy) -> Sequence[int]:
-    match strategy.groups:
-        case Cuts(ends):
-            if ends and ends[-1] >= len(step.tensors):
-                message = f"a group ends before tensor {ends[-1]}, and the model has {len(step.tensors)}"
-                raise CostError(Diagnostic("wrong-range", message, help="count tensors as gradients become ready"))
-            return ends
-        case Fused(bytes) if bytes:
-            return fused(step, bytes)
-    return buckets(step)

@@ -12,12 +12,10 @@ from pathlib import Path
 
 import torch
 
-from zenc.codegen.build.host import build
-from zenc.codegen.render import templates_dir
+from zenc.codegen.build.host import build_file
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.cpu.bindings import entry_points
 
-SOURCE = "update.cpp"
 BITS_OF = {torch.float16: 16, torch.bfloat16: 16, torch.float32: 32, torch.float64: 64}
 """The dtypes whose tensors can be published, with the bits of a number."""
 _NO_ROOM = _NO_UPDATE = -1
@@ -67,5 +65,4 @@ def update_kernels() -> UpdateKernels:
 
     Raises BuildError and CacheError.
     """
-    text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
-    return UpdateKernels(build({SOURCE: text}, scheme="updates"))
+    return UpdateKernels(build_file("cpu/update.cpp", scheme="updates"))

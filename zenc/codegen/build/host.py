@@ -15,7 +15,7 @@ from zenc._version import __version__
 from zenc.codegen.build import cache
 from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build, run
 from zenc.codegen.build.toolchain import NATIVE, Toolchain, toolchain
-from zenc.codegen.render import headers, include_dirs
+from zenc.codegen.render import headers, include_dirs, templates_dir
 from zenc.common.log import notice
 from zenc.errors import BuildError
 from zenc.wire.constants import ABI_VERSION
@@ -58,6 +58,15 @@ def build(
     help = "set CXX to another C++17 compiler; if it fails too, this is a bug in zenc"
     key = cache_key(sources, tools, target)
     return get_or_build(BuildUnit(key, cache.LIBRARY, tools.name, make, scheme=scheme, help=help), deadline_s)
+
+
+def build_file(path: str, *, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> Path:
+    """Return the shared library of the file at ``path`` below ``templates``, whose first folder is the target.
+
+    Raises BuildError and CacheError as ``build`` does.
+    """
+    file, (target, *_) = templates_dir() / path, Path(path).parts
+    return build({file.name: file.read_text("utf-8")}, target=target, deadline_s=deadline_s, scheme=scheme)
 
 
 def cache_key(sources: Mapping[str, str], tools: Toolchain, target: str) -> str:

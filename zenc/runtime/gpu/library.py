@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
-from zenc.codegen.build.host import build
+from zenc.codegen.build.host import build, build_file
 from zenc.codegen.call_program import CODE
-from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, SynchronisationError
 from zenc.runtime.cpu.bindings import entry_points
 from zenc.runtime.gpu.call_args import CallArgs
@@ -31,8 +30,7 @@ INTERPRETER = "interpreter.cpp"
 
 def interpreter(deadline_s: float = DEADLINE_SECONDS) -> CallLibrary:
     """Return the interpreter of tables: compiled once, or found in the cache. Raises BuildError and CacheError."""
-    source = (templates_dir() / "cuda" / "host" / INTERPRETER).read_text("utf-8")
-    return _open(build({INTERPRETER: source}, target="cuda", deadline_s=deadline_s))
+    return _open(build_file(f"cuda/host/{INTERPRETER}", deadline_s=deadline_s))
 
 
 def compiled(code: str, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> CallLibrary:

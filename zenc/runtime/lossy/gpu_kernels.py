@@ -16,8 +16,7 @@ from functools import cache
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.build.host import build
-from zenc.codegen.render import templates_dir
+from zenc.codegen.build.host import build_file
 from zenc.errors import BuildError, Diagnostic, TensorError
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.library import CText, KernelLibrary
@@ -25,7 +24,6 @@ from zenc.runtime.lossy.kernels import SharedKernels
 from zenc.runtime.lossy.supports import PartUnits
 from zenc.wire.constants import DTYPE_NUMBERS
 
-SOURCE = "compression.cpp"
 FIRST = "zenc_find_digit"
 """A kernel of the module that every exact selection needs."""
 LARGEST_BLOCK = 8192
@@ -38,8 +36,7 @@ INFINITE = 0x7F800000
 @cache
 def compression_library() -> KernelLibrary:
     """Return the host's side, compiled once or found in the cache. Raises BuildError and CacheError."""
-    source = (templates_dir() / "cuda" / "host" / SOURCE).read_text("utf-8")
-    return KernelLibrary(build({SOURCE: source}, target="cuda"))
+    return KernelLibrary(build_file("cuda/host/compression.cpp"))
 
 
 class Selected(ctypes.Structure):

@@ -15,16 +15,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from zenc.codegen.build.host import build
-from zenc.codegen.render import templates_dir
+from zenc.codegen.build.host import build_file
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
 from zenc.runtime.cpu.bindings import entry_points
 from zenc.runtime.lossy.parameters import UnitChoice
 from zenc.scheme.compression import Code, Fixed
 from zenc.wire.codes import NOT_FINITE, checked_sum_bits, code_parameters, is_static, most_encoded_bytes
 from zenc.wire.constants import KernelStatus
-
-SOURCE = "compress.cpp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,8 +345,7 @@ def compression_kernels() -> CompressionKernels:
 
     Raises BuildError and CacheError.
     """
-    text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
-    return CompressionKernels(build({SOURCE: text}, scheme="compression"))
+    return CompressionKernels(build_file("cpu/compress.cpp", scheme="compression"))
 
 
 def shared_exponent(code: Fixed, greatest: float) -> int:

@@ -20,11 +20,9 @@ import weakref
 from functools import cache
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
-from zenc.codegen.build.host import build
-from zenc.codegen.render import templates_dir
+from zenc.codegen.build.host import build_file
 from zenc.runtime.cpu.bindings import EntryPoints, entry_points
 
-SOURCE = "shared_memory.cpp"
 PAGE = 1 << 16
 """The number of bytes that the page size of any processor divides."""
 MOST_ARENA = 1 << 40
@@ -39,8 +37,7 @@ def ring_functions(deadline_s: float = DEADLINE_SECONDS) -> EntryPoints:
 
     Raises BuildError and CacheError.
     """
-    text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
-    return entry_points(build({SOURCE: text}, deadline_s=deadline_s, scheme="shared memory"))
+    return entry_points(build_file("cpu/shared_memory.cpp", deadline_s=deadline_s, scheme="shared memory"))
 
 
 class MappedBytes:

@@ -22,13 +22,11 @@ from functools import cache
 import torch
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
-from zenc.codegen.build.host import build
-from zenc.codegen.render import templates_dir
+from zenc.codegen.build.host import build_file
 from zenc.runtime.cpu.bindings import EntryPoints, Function, entry_points
 from zenc.runtime.transports.block_pool import NO_RESERVE, Lender, own_room
 from zenc.runtime.transports.transport import SLICE_SECONDS, Pending, Sent, ensure_time
 
-SOURCE = "sockets.cpp"
 DONE, CLOSED, DAMAGED = 1, -1, -2
 """Results of waits; 0 if it is not over yet."""
 
@@ -39,8 +37,7 @@ def hub_functions(deadline_s: float = DEADLINE_SECONDS) -> EntryPoints:
 
     Raises BuildError and CacheError.
     """
-    text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
-    return entry_points(build({SOURCE: text}, deadline_s=deadline_s, scheme="messages over TCP"))
+    return entry_points(build_file("cpu/sockets.cpp", deadline_s=deadline_s, scheme="messages over TCP"))
 
 
 def room_of_machine() -> mmap.mmap:

@@ -32,7 +32,7 @@ from torch._C._distributed_c10d import GradBucket
 from zenc.common.log import notice
 from zenc.errors import Diagnostic
 from zenc.runtime.group.host_collectives import allreduce_max
-from zenc.strategy.merging import Grouping, Seconds, search_fusion, search_groups
+from zenc.strategy.merging import Grouping, Seconds, full_buffers, search_fusion, search_groups
 from zenc.strategy.model import Buckets, Cuts, Fused, Groups, SearchedCuts
 from zenc.strategy.simulation.step import VALUE_BYTES, StepTensor, TrainingStep
 
@@ -125,13 +125,7 @@ class FullBuffers(BucketGrouping):
 
     def ends(self, buckets: Sequence[BucketShape]) -> list[int]:
         """Return the places of ``buckets`` before which a group ends."""
-        found, filled = [], 0
-        for at, bucket in enumerate(buckets):
-            if filled and filled + bucket.bytes > self.bytes:
-                found.append(at)
-                filled = 0
-            filled += bucket.bytes
-        return found
+        return list(full_buffers((bucket.bytes for bucket in buckets), self.bytes))
 
 
 GroupSearch: TypeAlias = Callable[[Sequence[BucketShape], Seconds], Grouping]
