@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
@@ -78,6 +78,22 @@ def constant_integer(value: Expression | Number, environment: Environment, repor
         return _Evaluation(environment, report).of(value)
     except _CantTellError:
         return None
+
+
+def integer_within(
+    value: Expression | Number,
+    span: Span | None,
+    allowed: Container[int],
+    what: str,
+    environment: Environment,
+    report: Collector,
+) -> int | None:
+    """Return the integer of ``value``, one of those ``allowed``; None, with a diagnostic in words, for any other."""
+    found = constant_integer(value, environment, report)
+    if found is None or found in allowed:
+        return found
+    report.error("wrong-range", f"{what}, not {found}", span)
+    return None
 
 
 @dataclass

@@ -16,7 +16,7 @@ from zenc.common.wording import did_you_mean
 from zenc.language import syntax, terms
 from zenc.language.files import SourceFiles, shipped_names
 from zenc.scheme import model
-from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
+from zenc.scheme.arguments import Environment, constant, integer_within, match_arguments
 from zenc.scheme.collector import Collector, listed, unknown
 
 DEEPEST = 4
@@ -256,11 +256,8 @@ class TierResolver:
             return None
         if tier.size is None:
             return self._size_from_levels(tier, levels)
-        size = constant_integer(tier.size, self.environment, self.report)
-        if size is not None and not 1 <= size <= MOST_MEMBERS:
-            self.report.error("wrong-range", f"a tier has 1 to {MOST_MEMBERS:,} members, not {size}", tier.size.span)
-            return None
-        return size
+        allowed, what = range(1, MOST_MEMBERS + 1), f"a tier has 1 to {MOST_MEMBERS:,} members"
+        return integer_within(tier.size, tier.size.span, allowed, what, self.environment, self.report)
 
     def _size_from_levels(self, tier: syntax.TierSyntax, levels: Levels) -> int | None:
         name = tier.name.text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Container, Sequence
+from typing import TypeAlias, TypeVar
 
 from zenc.language.syntax import EntrySyntax, OptionSyntax, Value
 from zenc.language.terms import Argument, Phrase, Word
-from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
+from zenc.scheme.arguments import Environment, constant, constant_integer, integer_within, match_arguments
 from zenc.scheme.collector import Collector, listed, unknown
 from zenc.scheme.model import (
     BLOCKS,
@@ -25,6 +25,7 @@ from zenc.scheme.model import (
 K = TypeVar("K", EntrySyntax, OptionSyntax)
 
 DEFAULT_SEED = 0x5EED
+SEEDS, _SEED = range(2**64), "a seed is 0 to 2^64 - 1"
 DEFAULT_HASH = HierarchicalHash(3, 2.0, 0.2, DEFAULT_SEED)
 """The hash of Zen's evaluation (OSDI 2025): k = 3, r1 = 2, r2 = 0.2."""
 MOST_CELLS = 64.0
@@ -63,50 +64,34 @@ def _mapping(word: Word, environment: Environment, report: Collector) -> Mapping
 def _permutation(word: Word, environment: Environment, report: Collector) -> Permutation | None:
     """Read ``permutation`` or ``permutation(SEED, BLOCK)``; both may be left out."""
     given = match_arguments(word, ("seed", "block"), report)
-    seed = _seed(given.get("seed"), environment, report)
-    block = _block(given["block"], environment, report) if "block" in given else None
+    seed = _integer(given.get("seed"), DEFAULT_SEED, SEEDS, _SEED, environment, report)
+    choices = f"a block is one of {listed(map(str, PERMUTED_BLOCKS))} elements"
+    block = _integer(given.get("block"), None, PERMUTED_BLOCKS, choices, environment, report)
     return None if seed is None or ("block" in given and block is None) else Permutation(seed, block)
 
 
 def _hierarchical_hash(word: Word, environment: Environment, report: Collector) -> HierarchicalHash | None:
     """Read ``hierarchical_hash`` or ``hierarchical_hash(K, R1, R2, SEED)``; all may be left out."""
     given = match_arguments(word, ("k", "r1", "r2", "seed"), report)
-    k = _functions(given.get("k"), environment, report)
+    most = f"k is 1 to {MOST_FUNCTIONS} hash functions"
+    k = _integer(given.get("k"), DEFAULT_HASH.k, range(1, MOST_FUNCTIONS + 1), most, environment, report)
     r1 = _cells("r1", given.get("r1"), DEFAULT_HASH.r1, environment, report)
     r2 = _cells("r2", given.get("r2"), DEFAULT_HASH.r2, environment, report)
-    seed = _seed(given.get("seed"), environment, report)
+    seed = _integer(given.get("seed"), DEFAULT_SEED, SEEDS, _SEED, environment, report)
     if k is None or r1 is None or r2 is None or seed is None:
         return None
     return HierarchicalHash(k, r1, r2, seed)
 
 
-def _seed(given: Argument | None, environment: Environment, report: Collector) -> int | None:
-    if given is None:
-        return DEFAULT_SEED
-    seed = constant_integer(given.value, environment, report)
-    if seed is not None and not 0 <= seed < 2**64:
-        report.error("wrong-range", f"a seed is 0 to 2^64 - 1, not {seed}", given.span)
-        return None
-    return seed
-
-
-def _block(given: Argument, environment: Environment, report: Collector) -> int | None:
-    block = constant_integer(given.value, environment, report)
-    if block is not None and block not in PERMUTED_BLOCKS:
-        choices = listed(map(str, PERMUTED_BLOCKS))
-        report.error("wrong-range", f"a block is one of {choices} elements, not {block}", given.span)
-        return None
-    return block
-
-
-def _functions(given: Argument | None, environment: Environment, report: Collector) -> int | None:
-    if given is None:
-        return DEFAULT_HASH.k
-    k = constant_integer(given.value, environment, report)
-    if k is not None and not 1 <= k <= MOST_FUNCTIONS:
-        report.error("wrong-range", f"k is 1 to {MOST_FUNCTIONS} hash functions, not {k}", given.span)
-        return None
-    return k
+def _integer(
+    given: Argument | None,
+    default: int | None,
+    allowed: Container[int],
+    what: str,
+    environment: Environment,
+    report: Collector,
+) -> int | None:
+    return integer_within(given.value, given.span, allowed, what, environment, report) if given else default
 
 
 def _cells(
@@ -122,21 +107,24 @@ def _cells(
     return None if cells is None else float(cells)
 
 
-def _holders(word: Word, _: Environment, report: Collector) -> Holders:
-    match_arguments(word, (), report)
-    return Holders()
+_Reader: TypeAlias = Callable[[Word, Environment, Collector], Mapping | None]
 
 
-def _encoded(word: Word, _: Environment, report: Collector) -> Encoded:
-    match_arguments(word, (), report)
-    return Encoded()
+def _plain(mapping: Mapping) -> _Reader:
+    """Return the reader of a word for ``mapping`` that takes no arguments."""
+
+    def read(word: Word, _: Environment, report: Collector) -> Mapping:
+        match_arguments(word, (), report)
+        return mapping
+
+    return read
 
 
-MAPPINGS: dict[str, Callable[[Word, Environment, Collector], Mapping | None]] = {
+MAPPINGS: dict[str, _Reader] = {
     "permutation": _permutation,
     "hierarchical_hash": _hierarchical_hash,
-    "holders": _holders,
-    "encoded": _encoded,
+    "holders": _plain(Holders()),
+    "encoded": _plain(Encoded()),
 }
 """Words that may follow ``balanced by``, each with its reader."""
 

@@ -13,7 +13,7 @@ from itertools import pairwise, takewhile
 from zenc.errors import Diagnostic
 from zenc.language import syntax, terms
 from zenc.language.files import SourceFiles
-from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, match_given
+from zenc.scheme.arguments import Environment, bind_parameters, integer_within, match_given
 from zenc.scheme.collector import Collector, Kind, take, unknown
 from zenc.scheme.compressors import check_compressors
 from zenc.scheme.model import Candidate, Choice
@@ -157,11 +157,7 @@ def _count(setting: terms.Setting, what: str, environment: Environment, report: 
     if isinstance(setting.value, terms.Quantity):
         report.error("wrong-type", f"{what} is a plain number, without a unit", setting.span)
         return None
-    value = constant_integer(setting.value, environment, report)
-    if value is not None and value < 1:
-        report.error("wrong-range", f"{what} is 1 or more, not {value}", setting.span)
-        return None
-    return value
+    return integer_within(setting.value, setting.span, range(1, 2**64), f"{what} is 1 or more", environment, report)
 
 
 # ---- Rules, and words

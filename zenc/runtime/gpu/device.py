@@ -13,7 +13,6 @@ import torch
 
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.build.arch import BULK, Arch, arch_for, listed
-from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, kept, modules_of, text_of
 from zenc.codegen.build.nvrtc import Nvrtc, find_compiler, known_archs
 from zenc.codegen.build.shipped import shipped
@@ -103,13 +102,7 @@ def kernels_on(device: torch.device) -> DeviceKernels:
 
 
 def kernels_for(
-    gpu: GpuInfo,
-    driver: Driver,
-    sources: Mapping[str, str],
-    cubins: Sequence[Cubin] = (),
-    module: str = "",
-    *,
-    deadline_s: float = DEADLINE_SECONDS,
+    gpu: GpuInfo, driver: Driver, sources: Mapping[str, str], cubins: Sequence[Cubin] = (), module: str = ""
 ) -> Cubin:
     """Return ``kernels.cu`` of ``sources`` for ``gpu``, from the cache or compiled; otherwise one of ``cubins``.
 
@@ -120,7 +113,7 @@ def kernels_for(
     """
     compiler, arch, reasons = _compiler_for(gpu, driver)
     if compiler and arch:
-        return cubin(sources, arch, compiler, deadline_s, module)
+        return cubin(sources, arch, compiler, module=module)
     fit = [made for made in cubins if made.arch.runs_on(gpu.arch) and made.cuda <= driver.cuda]
     if not fit:
         raise _wrong_arch(gpu, driver, cubins, reasons)

@@ -38,7 +38,7 @@ class Sent:
         self.buffer = buffer
 
     def wait(self, seconds: float) -> torch.Tensor:
-        """Return the packet at once."""
+        """Return the packet [bytes] at once."""
         return self.buffer
 
 
