@@ -164,23 +164,18 @@ def assert_plot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
-@pytest.fixture(scope="session")
-def nine() -> Iterator[Ranks]:
-    """Nine real processes in a gloo world, for jobs that leave the world whole."""
-    with Ranks(9) as ranks:
-        yield ranks
+def _real(size: int) -> Callable[[], Iterator[Ranks]]:
+    """Return a fixture of real processes in a gloo world, for jobs that leave the world whole."""
+
+    @pytest.fixture(scope="session")
+    def ranks() -> Iterator[Ranks]:
+        with Ranks(size) as started:
+            yield started
+
+    return ranks
 
 
-@pytest.fixture(scope="session")
-def four() -> Iterator[Ranks]:
-    with Ranks(4) as ranks:
-        yield ranks
-
-
-@pytest.fixture(scope="session")
-def two() -> Iterator[Ranks]:
-    with Ranks(2) as ranks:
-        yield ranks
+two, four, nine = map(_real, (2, 4, 9))
 
 
 @pytest.fixture(scope="session")

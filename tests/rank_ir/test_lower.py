@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cases import COMBINATIONS, FORMATS, INNER, scheme_text, tiered_text
+from tests.support.cases import COMBINATIONS, FORMATS, INNER, WASTEFUL, scheme_text, tiered_text
 from tests.support.executor import assert_plays
 from tests.support.plans import lossy, plan_of
 from tests.support.player import Player, play, sum_of
@@ -114,17 +114,6 @@ def merges_of(program: RankProgram) -> list[Merge]:
 def test_what_is_never_used_is_not_made():
     what = lower(plan_of_shipped("dense_ring"), 4, 1)
     assert [what.segments[merge.result].part for merge in merges_of(what)] == [3, 2, 1]
-
-
-WASTEFUL = """
-scheme wasteful {
-    communication: schedule {
-        push { step { send all to 0 where rank != 0  send all to 1 where rank == 2 } }
-        pull { step { send all to 1 where rank == 0  send all to 2 where rank == 0 } }
-    }
-    aggregation: incremental partition: centralization balance: imbalanced
-}
-"""
 
 
 def test_a_segment_that_is_only_received_is_freed_where_it_comes():

@@ -165,3 +165,14 @@ def same_units(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> bool:
     everyone = torch.cat([tensor._indices() for tensor in inputs], dim=1)
     expected = torch.unique(everyone, dim=1)
     return all(torch.equal(result._indices(), expected) for result in results)
+
+
+WASTEFUL = """
+scheme wasteful {
+    communication: schedule {
+        push { step { send all to 0 where rank != 0  send all to 1 where rank == 2 } }
+        pull { step { send all to 1 where rank == 0  send all to 2 where rank == 0 } }
+    }
+    aggregation: incremental partition: centralization balance: imbalanced
+}
+"""

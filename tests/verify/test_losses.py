@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from tests.support.cases import COMBINATIONS, INNER, scheme_text, tiered_text
+from tests.support.cases import COMBINATIONS, INNER, WASTEFUL, scheme_text, tiered_text
 from tests.support.executor import assert_plays
 from tests.support.plans import lossy, plan_of, selecting_merges
 from tests.support.player import Tree, play, sum_of
@@ -107,15 +107,7 @@ def test_what_merges_leave_out_is_kept_once(number):
 
 def test_a_sum_that_is_made_in_vain_leaves_nothing_out():
     """Rank 1 adds up what it is sent again, complete; only rank 0 keeps what it leaves out."""
-    text = """
-        scheme wasteful {
-            communication: schedule {
-                push { step { send all to 0 where rank != 0  send all to 1 where rank == 2 } }
-                pull { step { send all to 1 where rank == 0  send all to 2 where rank == 0 } }
-            }
-            aggregation: incremental partition: centralization balance: imbalanced
-        }"""
-    plan = selecting_merges(plan_of(text))
+    plan = selecting_merges(plan_of(WASTEFUL))
     programs = lower_all(plan, 3)
     assert unkept(plan, programs) == []
     selects = [[each.keeps for each in program.statements if isinstance(each, Select)] for program in programs]
