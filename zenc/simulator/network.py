@@ -111,18 +111,21 @@ def fair_rates(
     """Return the rate of each of ``flows`` flows, [flows].
 
     Flow ``flow[i]`` loads ``link[i]`` ``times[i]`` over, of ``bandwidths`` [links]. A flow without links has no bound.
-    Links whose shares differ by less than ``alike`` times are full at once.
+    Links are full at once where no flow on them has another with less for it, by more than ``alike`` times.
     """
     rates, left, links = np.full(flows, np.inf), bandwidths.copy(), len(bandwidths)
-    while True:
+    order = np.argsort(flow, kind="stable")
+    flow, link, times = flow[order], link[order], times[order]
+    while len(flow):
         load = np.bincount(link, times, minlength=links)
-        share = np.divide(left, load, out=np.full(links, np.inf), where=load > 0)
-        lowest = float(share.min(initial=np.inf))
-        if lowest == np.inf:
-            return rates
-        found = np.zeros(flows, dtype=bool)
-        found[flow[(share <= lowest * alike)[link]]] = True
-        rates[found] = lowest
+        share = np.divide(left, load, out=np.full(links, np.inf), where=load > 0)[link]
+        first = np.flatnonzero(np.r_[True, flow[1:] != flow[:-1]])
+        lowest = np.repeat(np.minimum.reduceat(share, first), np.diff(np.r_[first, len(flow)]))
+        full, found = np.ones(links, dtype=bool), np.zeros(flows, dtype=bool)
+        full[link[share > lowest * alike]] = False
+        found[flow[full[link]]] = True
         on = found[flow]
-        left = np.maximum(left - lowest * np.bincount(link[on], times[on], minlength=links), 0.0)
+        rates[flow[on]] = lowest[on]
+        left = np.maximum(left - np.bincount(link[on], times[on] * lowest[on], minlength=links), 0.0)
         flow, link, times = flow[~on], link[~on], times[~on]
+    return rates

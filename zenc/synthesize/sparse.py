@@ -6,7 +6,7 @@ link carries the least that any scheme does where links make a tree: a row, or a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from zenc.errors import ZencError
 from zenc.gradients.profile import Profile
@@ -31,9 +31,18 @@ GAIN = 1.05
 
 def plan_of(topology: Topology, down: Packing, up: Packing | None, form: Form) -> Plan:
     """Return the plan of the scheme of ``form``, not proved yet."""
+    return next(plans_of(topology, down, up, form, [form.chunks]))
+
+
+def plans_of(
+    topology: Topology, down: Packing, up: Packing | None, form: Form, chunks: Iterable[int]
+) -> Iterator[Plan]:
+    """Yield the plans of the scheme of ``form`` in each number of ``chunks``, not proved yet."""
     name = name_for(topology)
-    scheme, _ = resolve(load_text(scheme_text(topology, down, up, form), f"{name}.zen"), name)
-    return lower(scheme, topology.size)
+    file = load_text(scheme_text(topology, down, up, form), f"{name}.zen")
+    for each in chunks:
+        scheme, _ = resolve(file, name, {"chunks": each} if form.chunks else {})
+        yield lower(scheme, topology.size)
 
 
 def forms(topology: Topology, down: Packing, chunks: int | None = None) -> Iterator[Form]:

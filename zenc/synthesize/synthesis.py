@@ -16,7 +16,7 @@ from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.predict import predict
 from zenc.synthesize.even import pack
 from zenc.synthesize.loads import APART, BOTH, DOWN, UP, Packing, in_shares
-from zenc.synthesize.sparse import plan_of, quickest
+from zenc.synthesize.sparse import plans_of, quickest
 from zenc.synthesize.write import Form, scheme_text
 from zenc.topology.bound import Bound, all_reduce_rate, bound_at_once, bound_of, comes_back, is_two_way, taken_links
 from zenc.topology.model import Topology
@@ -28,7 +28,7 @@ _WIDTH, _VALUE = 64, 4
 _FASTER = 1.02
 """The least gain for which trees are packed whose sums and results run at once."""
 _SETTLED = 4
-"""Chunks after which links are evenly busy, beside one for each level of the trees."""
+"""Chunks after which links are evenly busy, beside one for each level of the trees: later ones take as long each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,31 +164,21 @@ def synthesize(
         bytes = float(gradient.units * gradient.unit_bytes)
         return Synthesis(topology, bound, upwards, packing, up, form, plan, bytes, seconds, idle, gradient)
     form = Form(chunks or max(of.chunks for of in (packing, up or packing)))
-    plan = plan_of(topology, packing, up, form)
+    few = max(of.depth for of in (packing, up or packing)) + _SETTLED
+    simulated = (few, 2 * few) if form.chunks > 2 * few else (form.chunks,)
+    plan, *plans = plans_of(topology, packing, up, form, (form.chunks, *simulated))
     progress("the proof")
     verify(plan, topology.size)
     progress("the prediction")
-    seconds = _seconds(topology, packing, up, form, bytes, bound.at_once)
+    each = bytes / max(1, form.chunks)
+    times = [_seconds(topology, of, each * chunks, bound) for of, chunks in zip(plans, simulated, strict=True)]
+    seconds = times[-1] + (times[-1] - times[0]) * (form.chunks / few - 2)
     return Synthesis(topology, bound, upwards, packing, up, form, plan, bytes, seconds, idle)
 
 
-def _seconds(topology: Topology, down: Packing, up: Packing | None, form: Form, bytes: float, at_once: bool) -> float:
-    """Return the simulated seconds of ``form``, of whose chunks a few are enough, where there are many.
-
-    All links are busy once each level of the trees has a chunk; from then on each chunk takes as long as the next.
-    """
-
-    def simulated(chunks: int) -> float:
-        plan = plan_of(topology, down, up, form._replace(chunks=chunks))
-        dense = uniform(1.0, max(1, round(bytes / (_WIDTH * _VALUE) * chunks / form.chunks)), _WIDTH)
-        links = bandwidth_only("links")
-        return predict(plan, topology.size, dense, topology, links, flows=at_once, coarse=True).seconds
-
-    few = max(of.depth for of in (down, up or down)) + _SETTLED
-    if form.chunks <= 2 * few:
-        return simulated(form.chunks)
-    first, both = simulated(few), simulated(2 * few)
-    return both + (both - first) * (form.chunks / few - 2)
+def _seconds(topology: Topology, plan: Plan, bytes: float, bound: Bound) -> float:
+    dense, links = uniform(1.0, max(1, round(bytes / (_WIDTH * _VALUE))), _WIDTH), bandwidth_only("links")
+    return predict(plan, topology.size, dense, topology, links, flows=bound.at_once, coarse=True).seconds
 
 
 def _idle(topology: Topology, *bounds: Bound) -> tuple[int, float]:
