@@ -302,11 +302,8 @@ ZENC_EXPORT void zenc_abort_communicator(void* communicator) {
 // DEADLINE_PASSED, or CUDA_FAILED with the reason in `error`.
 ZENC_EXPORT i64 zenc_drain(void* communicator, void* stream, i64 deadline, char* error, u64 size) {
     const BesideCaptures beside;
-    CUevent event = nullptr;
     CUresult result = api.cuCtxSetCurrent(static_cast<Communicator*>(communicator)->context);
-    if (result == CUDA_SUCCESS) result = api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) result = drain(static_cast<CUstream>(stream), event, deadline);
-    if (event != nullptr) api.cuEventDestroy_v2(event);
+    if (result == CUDA_SUCCESS) result = drain(static_cast<CUstream>(stream), deadline);
     if (result == CUDA_SUCCESS) return DONE;
     if (result == CUDA_ERROR_NOT_READY) return DEADLINE_PASSED;
     refuse({error, size}, "%s", name_of(result));

@@ -268,11 +268,15 @@ private:
 
 // Waits for all that is on a stream, up to `deadline` microseconds: CUDA_ERROR_NOT_READY if that did not
 // suffice.
-inline CUresult drain(CUstream stream, CUevent event, i64 deadline) {
+inline CUresult drain(CUstream stream, i64 deadline) {
     Backoff patience(deadline);
-    CUresult result = api.cuEventRecord(event, stream);
+    CUevent event = nullptr;
+    CUresult result = api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS) return result;
-    while ((result = api.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && patience.wait()) continue;
+    result = api.cuEventRecord(event, stream);
+    if (result == CUDA_SUCCESS)
+        while ((result = api.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && patience.wait()) continue;
+    api.cuEventDestroy_v2(event);
     return result;
 }
 

@@ -97,8 +97,7 @@ public:
 
     // Bitmaps and ranks of all that was asked for.
     void mark(i64 step) {
-        const auto apart = [this](const Jobs& batch, const Job& job) { return needs_no_other(batch, job); };
-        in_batches(asked_, apart, [&](Jobs& batch) {
+        in_batches(asked_, needs_no_other, [&](Jobs& batch) {
             if (needs_values(batch)) make_values(step);
             mark(batch);
         });
@@ -107,7 +106,7 @@ public:
     // Values of all that is marked. The device is asked for counts that the host does not know yet.
     void make_values(i64 step) {
         if (!uncounted_.empty()) cross(step, {}, {});
-        const auto ready = [this](const Jobs& batch, const Job& job) { return has_values(batch, job); };
+        const auto ready = [](const Jobs&, const Job& job) { return has_values(job); };
         in_batches(marked_, ready, [&](Jobs& batch) { follow(batch, step); });
     }
 
@@ -137,8 +136,7 @@ private:
         for (u64 first = 0, end; first < left.size() && queue_.ok(); first = end) {
             Jobs batch = {left[first]};
             for (end = first + 1; end < left.size(); ++end) {
-                if (left[end].work != batch[0].work || left[end].marked != batch[0].marked) break;
-                if (!goes_with(batch, left[end])) break;
+                if (!is_like(left[end], batch[0]) || !goes_with(batch, left[end])) break;
                 batch.push_back(left[end]);
             }
             work(batch);
@@ -153,21 +151,19 @@ private:
         return job.work == Work::FILL || (job.work == Work::SPREAD && queue_.call.width == 1 && !job.marked);
     }
 
-    bool goes_with(const Jobs& batch, const Job& job) const {
-        return makes_range(batch[0]) == makes_range(job);
+    bool is_like(const Job& job, const Job& other) const {
+        return job.work == other.work && job.marked == other.marked && makes_range(job) == makes_range(other);
     }
 
-    bool needs_no_other(const Jobs& batch, const Job& job) const {
-        if (!goes_with(batch, job)) return false;
+    static bool needs_no_other(const Jobs& batch, const Job& job) {
         for (const Job& other : batch)
             for (const Held* held : job.from)
                 if (held == other.result) return false;
         return true;
     }
 
-    bool has_values(const Jobs& batch, const Job& job) const {
-        const auto valued = [](const Held* held) { return held->valued; };
-        return goes_with(batch, job) && std::all_of(job.from.begin(), job.from.end(), valued);
+    static bool has_values(const Job& job) {
+        return std::all_of(job.from.begin(), job.from.end(), [](const Held* held) { return held->valued; });
     }
 
     // Whether the values of a sum are made with its bitmap: of narrow rows, unless they lie in a result,
@@ -179,8 +175,7 @@ private:
 
     bool needs_values(const Jobs& batch) const {
         for (const Job& job : batch)
-            if ((job.work == Work::SPARSIFY || is_summed_at_once(job)) && !has_values(batch, job))
-                return true;
+            if ((job.work == Work::SPARSIFY || is_summed_at_once(job)) && !has_values(job)) return true;
         return false;
     }
 

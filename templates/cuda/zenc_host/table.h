@@ -88,7 +88,7 @@ inline void clear_results(Call& call) {
 inline void give_up(Call& call, Communicator& group) {
     abort(group);
     if (call.report != nullptr) return;  // what is captured has not begun
-    drain(static_cast<CUstream>(call.stream), group.ready, call.deadline);
+    drain(static_cast<CUstream>(call.stream), call.deadline);
 }
 
 // A call for which capacity mode had no room. Its input is as it was, and so becomes the residual.

@@ -68,10 +68,7 @@ public:
     void fetch(void* host, const void* memory, u64 bytes, i64 deadline) {
         if (ok() && bytes != 0)
             check(api.cuMemcpyDtoHAsync_v2(host, address(memory), bytes, stream), "cuMemcpyDtoHAsync");
-        CUevent event = nullptr;
-        if (ok()) check(api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-        if (ok()) check(drain(stream, event, deadline), "a kernel of compression");
-        if (event != nullptr) api.cuEventDestroy_v2(event);
+        if (ok()) check(drain(stream, deadline), "a kernel of compression");
         if (!ok()) refuse(error, "%s", call_.message);
     }
 
