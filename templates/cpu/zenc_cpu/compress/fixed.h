@@ -11,7 +11,7 @@ constexpr i64 BROKEN = -1;  // values that are no such integers, or bytes that n
 // left becomes what is lost; gradient the multiples, which are exact if its type has the bits for them.
 template <class T>
 inline void quantise_fixed(float* left, u64 n, int exponent, u32 levels, T* gradient) {
-    const float step = exponent == NOT_FINITE ? not_a_number() : power_of_two(exponent);
+    const float step = step_with(exponent);
     const auto most = static_cast<int>(levels);
     float x[STRETCH];
     T rounded[STRETCH];
@@ -42,7 +42,7 @@ inline bool to_integers(const T* values, u64 n, int exponent, u32 bits, int* num
 
 template <class T>
 inline void from_integers(const int* numbers, u64 n, int exponent, T* values) {
-    const float step = exponent == NOT_FINITE ? not_a_number() : power_of_two(exponent);
+    const float step = step_with(exponent);
     for (u64 i = 0; i < n; ++i) values[i] = Type<T>::round(static_cast<float>(numbers[i]) * step);
 }
 
@@ -65,10 +65,6 @@ inline int common_exponent(const T* values, u64 n) {
     if (greatest >= INFINITE) return NOT_FINITE;
     if (least == INFINITE) return 0;
     return least >> 23 ? static_cast<int>(least >> 23) - 127 : static_cast<int>(bit_length(least)) - 150;
-}
-
-inline bool is_exponent(int exponent) {
-    return exponent == NOT_FINITE || (exponent >= -149 && exponent <= 127);
 }
 
 // Integers are packed by their offset from the least, which is not used.

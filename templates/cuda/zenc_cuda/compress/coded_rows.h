@@ -34,14 +34,6 @@ ZENC_DEVICE int step_exponent(const u64* facts) {
     return least >> 23 ? static_cast<int>(least >> 23) - 127 : static_cast<int>(bit_length(least)) - 150;
 }
 
-ZENC_DEVICE bool is_exponent(int exponent) {
-    return exponent == NOT_FINITE || (exponent >= -149 && exponent <= 127);
-}
-
-ZENC_DEVICE float step_with(int exponent) {
-    return is_exponent(exponent) && exponent != NOT_FINITE ? power_of_two(exponent) : not_a_number();
-}
-
 // Values by their integers, which pack by their offset from the least. Nothing is lost.
 template <class T>
 struct Multiple {

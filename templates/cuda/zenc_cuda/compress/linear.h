@@ -194,8 +194,7 @@ ZENC_DEVICE void transform(float* values, u64 n, u64 chunk, const float* matrix)
 // Reads 4 and writes 8 bytes a float32.
 template <class T>
 ZENC_DEVICE void quantise_fixed(float* left, u64 n, i64 exponent, i64 levels, T* gradient) {
-    const bool finite = exponent != NOT_FINITE;
-    const float step = finite ? power_of_two(static_cast<int>(exponent)) : not_a_number();
+    const float step = step_with(static_cast<int>(exponent));
     const int most = static_cast<int>(levels);
     for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
         const float x = left[i];

@@ -78,15 +78,11 @@ struct Digit {
     u64 bits;
 };
 
-ZENC_HD inline u64 number_digits(u64 units) {
-    u64 digits = 0;
+// All digits of a search: of a magnitude, and of a number below `units`.
+ZENC_HD inline u64 search_digits(u64 units) {
+    u64 digits = MAGNITUDE_DIGITS;
     for (u64 rest = units == 0 ? 0 : units - 1; rest != 0; rest >>= NUMBER_BITS) ++digits;
     return digits;
-}
-
-// All digits of a search.
-ZENC_HD inline u64 search_digits(u64 units) {
-    return MAGNITUDE_DIGITS + number_digits(units);
 }
 
 // Digit `step` of those of a magnitude, or of a number below `units` behind them.

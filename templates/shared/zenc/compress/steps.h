@@ -99,4 +99,12 @@ ZENC_HD inline float power_of_two(int exponent) {
     return float_of(normal ? static_cast<u32>(exponent + 127) << 23 : 1U << (exponent + 149));
 }
 
+ZENC_HD inline bool is_exponent(int exponent) {
+    return exponent == NOT_FINITE || (exponent >= -149 && exponent <= 127);
+}
+
+ZENC_HD inline float step_with(int exponent) {
+    return is_exponent(exponent) && exponent != NOT_FINITE ? power_of_two(exponent) : not_a_number();
+}
+
 }  // namespace zenc
