@@ -5,8 +5,6 @@
 // bits that it lists; a bitmap that came, or was made so, is counted and ranked where it lies.
 #pragma once
 
-#include "zenc/launch.h"
-#include "zenc_cuda/scan.h"
 #include "zenc_cuda/slots.h"
 
 namespace zenc {

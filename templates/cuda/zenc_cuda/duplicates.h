@@ -1,8 +1,6 @@
 // Units that come several times: their inputs in the order of their rows, and the sums of these.
 #pragma once
 
-#include "zenc/launch.h"
-#include "zenc/values.h"
 #include "zenc_cuda/pack.h"
 
 namespace zenc {

@@ -2,9 +2,7 @@
 // units.
 #pragma once
 
-#include "zenc/geometry.h"
 #include "zenc_cuda/pack.h"
-#include "zenc_cuda/rows.h"
 
 namespace zenc {
 

@@ -6,10 +6,7 @@
 // counted, in room of just its size, and by their numbers: so a few rows keep all of a GPU busy.
 #pragma once
 
-#include "zenc/values.h"
 #include "zenc_cuda/rows.h"
-#include "zenc_cuda/scan.h"
-#include "zenc_cuda/slots.h"
 
 namespace zenc {
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "zenc_cuda/owners.h"
-#include "zenc_cuda/rows.h"
 
 namespace zenc {
 

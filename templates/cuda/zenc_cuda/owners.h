@@ -3,7 +3,6 @@
 // who owns it (docs/adr/0026-memory-of-a-call.md). Every launch reads all bitmaps.
 #pragma once
 
-#include "zenc/launch.h"
 #include "zenc/loads.h"
 #include "zenc_cuda/rows.h"
 

@@ -1,15 +1,8 @@
 // A gradient becomes the segments of all parts: marked, ranked and placed.
 #pragma once
 
-#include "zenc/bits.h"
-#include "zenc/geometry.h"
-#include "zenc/launch.h"
-#include "zenc/values.h"
-#include "zenc_cuda/platform.h"
 #include "zenc_cuda/rows.h"
-#include "zenc_cuda/scan.h"
 #include "zenc_cuda/shared_memory.h"
-#include "zenc_cuda/slots.h"
 
 namespace zenc {
 

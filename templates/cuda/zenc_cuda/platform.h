@@ -4,7 +4,6 @@
 // ZENC_EMULATOR and the names of CUDA, and what stands here without one.
 #pragma once
 
-#include "zenc/bits.h"
 #include "zenc/segment.h"
 
 // A module is compiled alone by -DZENC_ONLY -DZENC_ and its name (zenc/codegen/build/gpu_kernels.py);

@@ -2,7 +2,6 @@
 // the tensor, and they need neither a bitmap nor ranks.
 #pragma once
 
-#include "zenc/geometry.h"
 #include "zenc_cuda/merge.h"
 
 namespace zenc {

@@ -2,10 +2,7 @@
 #pragma once
 
 #include "zenc/geometry.h"
-#include "zenc/launch.h"
 #include "zenc/values.h"
-#include "zenc_cuda/platform.h"
-#include "zenc_cuda/scan.h"
 #include "zenc_cuda/slots.h"
 
 namespace zenc {

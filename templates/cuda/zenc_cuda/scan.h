@@ -1,7 +1,6 @@
 // Prefix sums, and the ranks of bitmaps.
 #pragma once
 
-#include "zenc/bits.h"
 #include "zenc/launch.h"
 #include "zenc_cuda/platform.h"
 

@@ -2,8 +2,6 @@
 // capacity mode, whether there is room for them.
 #pragma once
 
-#include "zenc/bits.h"
-#include "zenc/segment.h"
 #include "zenc_cuda/scan.h"
 
 namespace zenc {

@@ -2,10 +2,7 @@
 // are values without an index.
 #pragma once
 
-#include "zenc_host/coded_segments.h"
-#include "zenc_host/jobs.h"
 #include "zenc_host/ownership.h"
-#include "zenc_host/segment_kernels.h"
 
 namespace zenc {
 

@@ -1,7 +1,6 @@
 // Launchers of codes: values of segments to bytes and back, and what that loses, where this rank keeps it.
 #pragma once
 
-#include "zenc/mix.h"
 #include "zenc_host/segment_kernels.h"
 
 namespace zenc {

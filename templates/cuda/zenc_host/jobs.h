@@ -3,10 +3,7 @@
 #pragma once
 
 #include "zenc_host/coded_segments.h"
-#include "zenc_host/messages.h"
 #include "zenc_host/pack.h"
-#include "zenc_host/segment_kernels.h"
-#include "zenc_host/segments.h"
 
 namespace zenc {
 

@@ -5,11 +5,8 @@
 
 #include <algorithm>
 
-#include "zenc/launch.h"
 #include "zenc/loads.h"
 #include "zenc_host/jobs.h"
-#include "zenc_host/segment_kernels.h"
-#include "zenc_host/segments.h"
 
 namespace zenc {
 

@@ -5,10 +5,6 @@
 #include "zenc/compress/search.h"
 #include "zenc/hash.h"
 #include "zenc_host/capacity.h"
-#include "zenc_host/driver.h"
-#include "zenc_host/queue.h"
-#include "zenc_host/segment_kernels.h"
-#include "zenc_host/segments.h"
 
 namespace zenc {
 

@@ -11,7 +11,6 @@
 #include "zenc/geometry.h"
 #include "zenc/launch.h"
 #include "zenc/ranges.h"
-#include "zenc/segment.h"
 #include "zenc_host/communicator.h"
 #include "zenc_host/kernels.h"
 

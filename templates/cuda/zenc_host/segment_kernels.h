@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "zenc/launch.h"
-#include "zenc_host/queue.h"
 #include "zenc_host/segments.h"
 
 namespace zenc {

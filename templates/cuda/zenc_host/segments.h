@@ -6,9 +6,6 @@
 #include <vector>
 
 #include "zenc/compress/coding.h"
-#include "zenc/formats.h"
-#include "zenc/segment.h"
-#include "zenc_host/call_args.h"
 #include "zenc_host/queue.h"
 
 namespace zenc {

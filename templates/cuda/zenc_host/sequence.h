@@ -2,7 +2,6 @@
 #pragma once
 
 #include "zenc_host/bodies.h"
-#include "zenc_host/ownership.h"
 
 namespace zenc {
 

@@ -2,10 +2,7 @@
 // a rank keeps it.
 #pragma once
 
-#include "zenc/compress/coding.h"
 #include "zenc_cuda/compress/accumulate.h"
-#include "zenc_cuda/compress/codes.h"
-#include "zenc_cuda/rows.h"
 
 namespace zenc {
 
