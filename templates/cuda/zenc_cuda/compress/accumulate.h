@@ -160,9 +160,6 @@ ZENC_DEVICE void accumulate_part(const Accumulating<T>& sums, const Selecting& b
 // out = residual + gradient; with `velocity_out` that becomes m * velocity + gradient, and is added instead.
 // The greatest magnitude of it raises *greatest; null: values are looked at alone. With searches their units
 // are listed that may be taken; without, `order` is null.
-//
-// Reads 8 and writes 4 bytes a float32; with momentum reads 12 and writes 8. One more is written of what is
-// taken at once.
 template <class T>
 ZENC_DEVICE void accumulate(const Adding& of, u64 n, u64* greatest, double* squares, double* left,
                             const Selecting& by) {

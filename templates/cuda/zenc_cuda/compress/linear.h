@@ -14,8 +14,6 @@ ZENC_DEVICE void draw_units(u64 n, u64 k, u64 key, i64* out) {
 }
 
 // out [k, width] = the rows of `units`, each of which comes once; what is left of them stays.
-//
-// Reads 4 and writes 8 bytes a float32 that is taken, and reads 8 bytes a unit.
 template <class T>
 ZENC_DEVICE void take_units(float* left, const i64* units, u64 k, u64 width, T* out, float* velocity) {
     const Divider by(width);
@@ -29,8 +27,6 @@ ZENC_DEVICE void take_units(float* left, const i64* units, u64 k, u64 width, T* 
 }
 
 // history = beta * history + (1 - beta) * |result|.
-//
-// Reads 8 and writes 4 bytes a float32.
 template <class T>
 ZENC_DEVICE void remember(const T* result, u64 n, i64 beta, float* history) {
     const float old = float_of(static_cast<u32>(beta)), fresh = 1 - old;
@@ -83,8 +79,6 @@ ZENC_DEVICE void add_in_halves(u32* low, u32* high, u64 number) {
 }
 
 // out [rows, cells] = the sketch of the values [n]; NaN in the cells of a group that is not finite.
-//
-// Reads 4 bytes a float32, once more from the cache, and writes 4 a cell.
 ZENC_DEVICE void insert_in_sketch(const float* values, u64 n, u64 of_rows, u64 cells, u64 key, float* out) {
     ZENC_SHARED(u32, low, MOST_SKETCH_WORDS);
     ZENC_SHARED(u32, high, MOST_SKETCH_WORDS);
@@ -133,8 +127,6 @@ ZENC_DEVICE float median_of(u64 key, u64 unit, u32 of_rows, const float* own_cel
 }
 
 // out [n] = the median of each unit's estimates, damped where it does not stand out.
-//
-// Reads 4 bytes a cell, and writes a value.
 template <class T>
 ZENC_DEVICE void query_sketch(const float* sketch, u64 n, u64 of_rows, u64 cells, u64 key, T* out) {
     ZENC_SHARED(float, own_cells, MOST_SKETCH_WORDS);
@@ -170,7 +162,7 @@ ZENC_DEVICE void query_sketch(const float* sketch, u64 n, u64 of_rows, u64 cells
 
 // Each `chunk` of values [n], without a rest, becomes its product with matrix [chunk, chunk].
 //
-// Products of floats are exact as doubles: a fused sum has the same bits. Reads and writes 4 bytes a float32.
+// Products of floats are exact as doubles: a fused sum has the same bits.
 ZENC_DEVICE void transform(float* values, u64 n, u64 chunk, const float* matrix) {
     ZENC_SHARED(float, own, TRANSFORMED);
     const u64 together = TRANSFORMED / chunk * chunk;
@@ -190,8 +182,6 @@ ZENC_DEVICE void transform(float* values, u64 n, u64 chunk, const float* matrix)
 }
 
 // left becomes what is lost; gradient the multiples, which are exact if its type has the bits for them.
-//
-// Reads 4 and writes 8 bytes a float32.
 template <class T>
 ZENC_DEVICE void quantise_fixed(float* left, u64 n, i64 exponent, i64 levels, T* gradient) {
     const float step = step_with(static_cast<int>(exponent));

@@ -38,9 +38,6 @@ struct Destination {
 };
 
 // What searches that are over take is moved, or marked: listed units alone where others stay as they are.
-//
-// Reads 4 and writes 4 bytes a float32 that stays; 8 more are written of one that is taken. Of those that are
-// listed, and have bits, these alone.
 template <class T>
 ZENC_DEVICE void take(const Selecting& by, const Moving& of, const Drawing& drawn, T* gradient) {
     Destination<T> to{of, gradient};
