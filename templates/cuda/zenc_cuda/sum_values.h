@@ -204,10 +204,4 @@ ZENC_DEVICE void sum_values(const Segment* targets, u64 n, const Pieces* of, con
     });
 }
 
-template <class T>
-ZENC_DEVICE void sum_blocks(const Segment* targets, u64 n, const Pieces* of, const Segment* pieces,
-                            i64 dtype) {
-    sum_values<T, true>(targets, n, of, pieces, dtype);
-}
-
 }  // namespace zenc
