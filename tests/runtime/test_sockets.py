@@ -107,11 +107,12 @@ def test_waits_end_at_the_deadline_and_when_the_peer_gives_up() -> None:
     with pytest.raises(RuntimeError, match=r"within 0\.2 s"):
         second.receive(0, 1, NOTHING).wait(0.2)
     assert 0.15 < time.monotonic() - started < 5
-    first.send(1, 1, message(LONG, 3))
+    kept = message(LONG, 3)  # until it is sent
+    first.send(1, 1, kept)
     first.close()
     with pytest.raises(RuntimeError, match="given up"):
         first.receive(1, 1, NOTHING).wait(60)
-    assert torch.equal(second.receive(0, 1, NOTHING).wait(5), message(LONG, 3)), "what was sent before is good"
+    assert torch.equal(second.receive(0, 1, NOTHING).wait(5), kept), "what was sent before is good"
     with pytest.raises(RuntimeError, match="given up"):
         second.receive(0, 1, NOTHING).wait(60)
     with pytest.raises(RuntimeError, match="given up"):
