@@ -40,15 +40,7 @@ class LoadedKernels:
     Raises BuildError and ArtifactError, here or as the ``failure`` of the call that first needs a module.
     """
 
-    def __init__(
-        self,
-        library: KernelLibrary,
-        image_of: ImageOf,
-        first: str = FIRST,
-        *,
-        in_bulk: bool = False,
-        has_tables: bool = False,
-    ) -> None:
+    def __init__(self, library: KernelLibrary, image_of: ImageOf, first: str, in_bulk: bool, has_tables: bool) -> None:
         self._library, self._image_of = library, image_of
         self.failure: Exception | None = None
         self._fetching = FETCH(self._fetch)
@@ -91,7 +83,7 @@ class DeviceKernels:
         source = artifact.sources[SOURCE] if artifact.target == "cuda" else type(artifact.plan.mapping)
         key = source, library.path, first, in_bulk
         if key not in self._loaded:
-            self._loaded[key] = LoadedKernels(library, image_of, first, in_bulk=in_bulk, has_tables=has_tables)
+            self._loaded[key] = LoadedKernels(library, image_of, first, in_bulk, has_tables)
         return self._loaded[key]
 
 
