@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 import torch
 
-from zenc.runtime.call.layout import contribution_of, layout_of, sparse_result
+from zenc.runtime.call.layout import coalesced, contribution_of, layout_of, sparse_result
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.ownership import Agreement, HolderKernels
@@ -210,9 +210,7 @@ def _gradient(shape: Shape, seed: int) -> torch.Tensor:
     ids = torch.from_numpy(_drawn(shape, seed))
     size = (shape.width,) if shape.width > 1 else ()
     values = torch.ones((shape.held, *size), dtype=torch.float32, device="cpu")
-    return torch.sparse_coo_tensor(
-        ids[None], values, (shape.units, *size), is_coalesced=True, check_invariants=False, device=values.device
-    )
+    return coalesced(ids[None], values, (shape.units, *size))
 
 
 def _drawn(shape: Shape, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

@@ -17,6 +17,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from zenc.errors import CostError, Diagnostic, TensorError
+from zenc.runtime.call.layout import coalesced
 from zenc.tables.row_optimizers import RowOptimizer
 
 Piece = tuple[torch.Tensor, Mapping[str, Any]]
@@ -156,9 +157,7 @@ class OwnedRows:
 
 def of_rows(ids: torch.Tensor, rows: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Return a coalesced sparse tensor of ``shape`` with ``rows`` [k, ...] at ``ids`` [k], which ascend."""
-    return torch.sparse_coo_tensor(
-        ids[None], rows, tuple(shape), is_coalesced=True, check_invariants=False, device=rows.device
-    )
+    return coalesced(ids[None], rows, tuple(shape))
 
 
 def _as_gradient(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

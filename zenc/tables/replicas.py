@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from zenc.common.arguments import names_wrong_types
-from zenc.runtime.call.layout import writable
+from zenc.runtime.call.layout import coalesced, writable
 from zenc.tables.by_group import ByGroup
 from zenc.torch.attach import Scheme
 
@@ -77,6 +77,4 @@ def _changed(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
     """Return the changes of rows of ``before`` since, a coalesced sparse tensor [rows, width]; both are contiguous."""
     ours, old = now.view(len(now), -1), before.view(len(before), -1)
     rows = (ours != old).any(dim=1).nonzero()[:, 0]
-    return torch.sparse_coo_tensor(
-        rows[None], ours[rows] - old[rows], ours.shape, is_coalesced=True, check_invariants=False, device=now.device
-    )
+    return coalesced(rows[None], ours[rows] - old[rows], ours.shape)

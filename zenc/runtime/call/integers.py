@@ -16,6 +16,7 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.call.call_queue import Work
+from zenc.runtime.call.layout import coalesced
 from zenc.runtime.call.planned_calls import Operation, PlannedCall, PlannedCalls
 from zenc.runtime.lossy.residual_store import TensorName
 
@@ -71,9 +72,7 @@ def _sparse_carrier(tensor: torch.Tensor, ranks: int) -> torch.Tensor:
     values = _room_for(whole._values(), ranks)
     _split(whole._values(), values)
     shape = (*tensor.shape, values.shape[-1])
-    return torch.sparse_coo_tensor(
-        whole._indices(), values, shape, is_coalesced=True, check_invariants=False, device=values.device
-    )
+    return coalesced(whole._indices(), values, shape)
 
 
 def _restored(total: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
@@ -82,9 +81,7 @@ def _restored(total: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
         tensor.detach().copy_(_joined(total, tensor.dtype))
         return tensor
     values = _joined(total._values(), tensor.dtype)
-    return torch.sparse_coo_tensor(
-        total._indices(), values, tensor.shape, is_coalesced=True, check_invariants=False, device=values.device
-    )
+    return coalesced(total._indices(), values, tensor.shape)
 
 
 def _split(values: torch.Tensor, carrier: torch.Tensor) -> None:

@@ -18,6 +18,7 @@ import torch
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.call.call_queue import Turn
+from zenc.runtime.call.layout import coalesced
 from zenc.runtime.call.planned_calls import Operation, PlannedCalls, PreparedCall
 from zenc.runtime.call.stats import CallStats
 
@@ -78,8 +79,7 @@ class JoinedTables:
         ends = torch.searchsorted(ids, torch.tensor(self.firsts, dtype=torch.int64, device="cpu")).tolist()
         found = []
         for shape, first, at, end in zip(self.shapes, self.firsts, ends, ends[1:], strict=False):
-            own = (ids[at:end] - first)[None], values[at:end]
-            found.append(torch.sparse_coo_tensor(*own, shape, is_coalesced=True, check_invariants=False, device="cpu"))
+            found.append(coalesced((ids[at:end] - first)[None], values[at:end], shape))
         return found
 
 

@@ -241,9 +241,13 @@ def sparse_result(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) 
     shape = (indices.shape[1], *layout.shape[layout.sparse_dim :])
     if values.shape != shape:
         values = values.reshape(shape)
-    return torch.sparse_coo_tensor(
-        indices, values, layout.shape, is_coalesced=True, check_invariants=False, device=values.device
-    )
+    return coalesced(indices, values, layout.shape)
+
+
+def coalesced(indices: torch.Tensor, values: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return a coalesced COO tensor of ``shape`` with ``values`` [k, ...] at ``indices`` [dimensions, k], ascending."""
+    where = values.device
+    return torch.sparse_coo_tensor(indices, values, shape, is_coalesced=True, check_invariants=False, device=where)
 
 
 def _natural(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
