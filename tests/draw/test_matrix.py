@@ -11,10 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper, refused
+from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper
 from tests.support.fuzz import tried
 from tests.support.pictures import marks_of, numbers, words
 from tests.support.plans import plan_of
+from tests.support.refusals import refusals
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import draw as draw_file
@@ -22,6 +23,7 @@ from zenc.draw import steps
 from zenc.draw.colour import ramp
 from zenc.draw.matrix import MOST_RANKS, Flow, draw_matrix, flows_of, step_class
 from zenc.draw.shown import StepRange
+from zenc.errors import DrawingError
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.requirements import allowed
 from zenc.topology.shapes import nodes
@@ -87,8 +89,8 @@ def test_steps_can_be_chosen_and_their_number_is_limited() -> None:
     plan = plan_of_shipped("sparcml")
     (flow,) = flows_of(plan, 32, StepRange("push", 2, 3)).flows
     assert (flow.steps, flow.moves, set(np.unique(flow.first))) == (2, 64, {0, 2, 3})
-    assert refused(lambda: flows_of(plan, 32, StepRange("push", 6))) == "no-such-step"
-    assert refused(lambda: draw_file("balanced", MOST_RANKS + 1)) == "drawing-too-large"
+    assert refusals(DrawingError, flows_of, plan, 32, StepRange("push", 6))[0].id == "no-such-step"
+    assert refusals(DrawingError, draw_file, "balanced", MOST_RANKS + 1)[0].id == "drawing-too-large"
 
 
 def test_loads_colour_the_marks() -> None:
