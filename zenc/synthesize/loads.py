@@ -84,8 +84,11 @@ class Packing:
 
     @property
     def piped(self) -> float:
-        """The share of the bound if all ranks begin each step together, in which one more chunk goes on by a branch."""
-        return self.share * self.even * self.chunks / (self.chunks + self.waiting)
+        """The share of the bound to expect: in each step one more chunk goes on by a branch.
+
+        Ranks that are done with a step early slow others down by their next one: messages of unlike ends cost twice.
+        """
+        return self.share * self.even**2 * self.chunks / (self.chunks + self.waiting)
 
 
 class BranchRoutes:
