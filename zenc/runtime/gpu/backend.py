@@ -27,7 +27,7 @@ from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.group.host_collectives import greatest
+from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.runtime.lossy.gpu_kernels import GpuCompression
 from zenc.runtime.lossy.losses import CallLosses
 from zenc.scheme.compression import Rounded
@@ -36,6 +36,7 @@ from zenc.wire.formats import format_costs
 
 ORDERED = ("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_LAUNCH_ORDER_IMPLICIT")
 """Variables that, where they are 1, have kernels of one communicator wait for those of another one."""
+LEARNS = "learn how much room calls need"
 
 
 @dataclass(slots=True)
@@ -136,7 +137,7 @@ class GpuBackend:
                 deadline,
                 format_costs(plan.link, gpu=True),
                 capacity if isinstance(capacity, FixedCapacity) else None,
-                partial(greatest, group) if isinstance(capacity, LearnedCapacity) else None,
+                partial(allreduce_max, group, purpose=LEARNS) if isinstance(capacity, LearnedCapacity) else None,
             ),
             selections,
             compression,

@@ -43,11 +43,6 @@ def summed(among: Communicator, values: torch.Tensor) -> torch.Tensor:
     return total.to(torch.float32)
 
 
-def greatest(among: Communicator, numbers: Sequence[float]) -> list[float]:
-    """Return the greatest of each of the ``numbers`` [n] that the ranks give."""
-    return allreduce_max(among, list(numbers), "learn how much room calls need")
-
-
 def gather(among: Communicator, data: bytes) -> list[bytes]:
     """Return the bytes that every rank gives, of any length, in rank order."""
     purpose = "tell each other what they have seen"
@@ -100,7 +95,7 @@ def _all_to_all(among: Communicator, own: torch.Tensor, going: list[int], coming
 
 
 def allreduce_max(
-    among: Communicator, values: list[float], purpose: str = "find the greatest of their numbers"
+    among: Communicator, values: Sequence[float], purpose: str = "find the greatest of their numbers"
 ) -> list[float]:
     """Return the greatest of each of ``values`` over the ranks, which all give as many and have met at return."""
     of_ranks = allgather(among, torch.tensor(values, dtype=torch.float64, device="cpu"), purpose)
