@@ -120,6 +120,7 @@ def test_integers_are_those_of_the_cpu(coder: Device, n: int, bits: int, last: f
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
 def test_kernels_compile_and_spill_nothing(nvrtc: Nvrtc, arch: str) -> None:
     told = compiled_by(nvrtc.path, SOURCE, arch)
