@@ -28,7 +28,7 @@ _LIGHT = 0.5
 _POWERS = (4, 4, 8, 8, 16, 16, 32, 32), (4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 32, 64, 64, 64)
 """Powers in which loads count, round by round, in the first try and in others: at last the greatest loads count."""
 _TRIES, _MESSAGES, _FEW = 12, 1200, 4
-"""Limits of tries, of the messages in those for one number of parts, and of few parts: more come after the tries."""
+"""Limits of tries, of the messages in those for one number of parts, and of few parts: more come after a few tries."""
 
 
 def pack(topology: Topology, bound: Bound, way: str = DOWN, progress: Progress = lambda _: None) -> Packing:
@@ -52,10 +52,13 @@ def across(routes: BranchRoutes, progress: Progress) -> Iterator[Packing]:
     loads = routes.rotated(Rotation((size,), (False,)))
     most, moves = min(_MOST_EACH, MOST_NAMES // size**2), size * (len(groups) - 1)
     tries = [
-        (each, seed) for seed in range(1, _TRIES) for each in range(1, _FEW + 1) if seed * each * moves <= _MESSAGES
+        (each, seed)
+        for seed in range(1, _TRIES if len(groups) > 2 else 1)
+        for each in range(1, _FEW + 1)
+        if seed * each * moves <= _MESSAGES
     ]
     first = [(each, 0) for each in range(1, most + 1)]
-    for each, seed in [*first[:_FEW], *(tries if len(groups) > 2 else []), *first[_FEW:]]:
+    for each, seed in [*first[:_FEW], *tries[:_FEW], *first[_FEW:], *tries[_FEW:]]:
         progress(f"trees: {each} parts of a root, from group to group")
         trees = Crossings(loads, groups, each, seed).trees()
         deepest = max(int(depths(tree.parent).max()) for tree in trees)
