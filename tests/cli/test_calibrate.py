@@ -24,11 +24,11 @@ from zenc.simulator.predict import predict
 
 @pytest.mark.slow
 def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> None:
-    done = zenc("calibrate", "--nproc", "3", "-o", "here.json", "--bandwidth", "10 TB/s", "--name", "here")
+    done = zenc("calibrate", "--nproc", "3", "-o", "here.json", "--bandwidth", "200 GB/s", "--name", "here")
     assert done.returncode == 0, done.stderr
     found = read_calibration(tmp_path / "here.json")
-    assert found.name == "here" and found.bandwidth == 10e12
-    assert 0 < found.efficiency < 0.1 and found.call + found.step + found.message > 0
+    assert found.name == "here" and found.bandwidth == 200e9
+    assert 0 < found.efficiency < 1 and found.call + found.step + found.message > 0
     assert all(0 < kernel.seconds(1e4, 4e4, 1e6) < 0.1 for kernel in found.kernels.values())
     assert found.buffer >= 0 and set(found.compression) == set(COMPRESSION)
     assert "measuring bandwidth" in done.stderr and "  owners " in done.stdout

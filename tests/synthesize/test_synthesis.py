@@ -78,7 +78,13 @@ def test_schemes_come_near_the_bound(cluster: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cluster", ["nodes(2, gpus = 3, nics = 2)", "nodes(3, gpus = 7, nics = 6)", "nodes(4, nics = 6)"]
+    "cluster",
+    [
+        "nodes(2, gpus = 3, nics = 2)",
+        "nodes(3, gpus = 7, nics = 6)",
+        "nodes(4, nics = 6)",
+        "nodes(3, gpus = 5, nics = 3)",
+    ],
 )
 def test_cards_that_do_not_divide_ranks_are_busy_as_well(cluster: str) -> None:
     """Sums go back by other cards than results came by, and fair messages of a step end together."""

@@ -15,7 +15,7 @@ from zenc.scheme.units import bandwidth_text
 from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.predict import predict
 from zenc.synthesize.even import pack
-from zenc.synthesize.loads import APART, BOTH, DOWN, UP, Packing, in_shares
+from zenc.synthesize.loads import APART, BOTH, DOWN, GOOD, UP, Packing, in_shares
 from zenc.synthesize.sparse import plans_of, quickest
 from zenc.synthesize.write import Form, scheme_text
 from zenc.topology.bound import Bound, all_reduce_rate, bound_at_once, bound_of, comes_back, is_two_way, taken_links
@@ -25,8 +25,8 @@ from zenc.verify.proof import verify
 Progress = Callable[[str], None]
 USUAL_BYTES = 64e9
 _WIDTH, _VALUE = 64, 4
-_FASTER = 1.02
-"""The least gain for which trees are packed whose sums and results run at once."""
+_FASTER, _APART = 1.02, 1.01
+"""The least gains for which sums and results run at once, and for which they have trees of their own."""
 _SETTLED = 4
 """Chunks after which links are evenly busy, beside one for each level of the trees: later ones take as long each."""
 
@@ -189,16 +189,25 @@ def _idle(topology: Topology, *bounds: Bound) -> tuple[int, float]:
 
 
 def packed(topology: Topology, progress: Progress = lambda _: None) -> tuple[Bound, Bound, Packing, Packing | None]:
-    """Return the bounds of both ways, the trees downwards, and those upwards where links are not two-way."""
+    """Return the bounds of both ways, the trees downwards, and those upwards where sums have trees of their own.
+
+    They do where links are not two-way; and where they come back by other cards, if one set of trees is not ``GOOD``.
+    """
     bound = bound_of(topology, progress=progress)
+    most, both = bound, None
     if is_two_way(topology):
-        packing = pack(topology, bound, DOWN if comes_back(topology) else APART, progress)
-        bound, packing = _at_once(topology, bound, packing, progress)
-        return bound, bound, packing, None
-    packing, upwards = pack(topology, bound, DOWN, progress), bound_of(topology, True, progress)
-    up = pack(topology, upwards, UP, progress)
-    each = lcm(packing.each, up.each)
-    return bound, upwards, in_shares(packing, each), in_shares(up, each)
+        both = pack(topology, bound, DOWN if comes_back(topology) else APART, progress)
+        most, both = _at_once(topology, bound, both, progress)
+        if comes_back(topology) or both.piped >= GOOD:
+            return most, most, both, None
+    down = pack(topology, bound, DOWN, progress)
+    if both is None or down.piped > both.piped:
+        upwards = bound_of(topology, True, progress)
+        up = pack(topology, upwards, UP, progress)
+        if both is None or 2 / (1 / down.piped + 1 / up.piped) > _APART * both.piped:
+            each = lcm(down.each, up.each)
+            return bound, upwards, in_shares(down, each), in_shares(up, each)
+    return most, most, both, None
 
 
 def _at_once(topology: Topology, bound: Bound, packing: Packing, progress: Progress) -> tuple[Bound, Packing]:

@@ -87,8 +87,7 @@ class ShardedTableOptimizer(Optimizer):
     ) -> None:
         self._op, self._pushed, self._on_demand, self._whole = op, list[torch.Tensor](), on_demand, False
         agreement = agreement_of(scheme) if isinstance(scheme, Collective) else agreement_in(group, deadline)
-        made = {"collective": "given" if isinstance(scheme, Collective) else "made here"}
-        agreement.obtained(lambda: self._begin(params, optimizer, options), lambda _: {**self._told(), **made})
+        agreement.obtained(lambda: self._begin(params, optimizer, options), lambda _: self._told(scheme))
         self.collective = scheme if isinstance(scheme, Collective) else load(scheme, group, deadline=deadline)
         pulls = self.collective.artifact.plan.of(PhaseKind.PULL)
         self._fills = any(phase.format in FILLING for phase in pulls)
@@ -108,9 +107,10 @@ class ShardedTableOptimizer(Optimizer):
         self._inner.param_groups = [{**given, "params": []} for given in self.param_groups]
         self._inner.state.clear()
 
-    def _told(self) -> Options:
-        """Return the options that other ranks must have given, too, at making and at rebuilding."""
+    def _told(self, scheme: object) -> Options:
+        """Return the options that other ranks must have given, too, whether they make or rebuild theirs."""
         own = {"optimizer": type(self._inner).__name__, "op": operation_of(self._op), "on_demand": str(self._on_demand)}
+        own["collective"] = "given" if isinstance(scheme, Collective) else "made here"
         tables = [(number, each) for number, given in enumerate(self.param_groups) for each in given["params"]]
         return {
             **own,
@@ -170,7 +170,7 @@ class ShardedTableOptimizer(Optimizer):
             agreement = agreement_of(group)
         else:
             agreement = agreement_in(group, origin.deadline if origin else None)
-        saved, _ = agreement.obtained(lambda: self._pieces(lost), lambda _: self._told())
+        saved, _ = agreement.obtained(lambda: self._pieces(lost), lambda _: self._told(group))
         found: Lost = "untouched" if lost == "untouched" else saved[0] if saved else None
         old, before = [table for _, table in self._tables], (self.collective, self._tables)
         if self._is_torn:
