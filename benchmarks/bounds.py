@@ -20,7 +20,7 @@ PART = Part(ROOT / "benchmarks" / "reports" / "bounds.md", results=RESULTS / "bo
 BUILDERS = (
     *("dgx(1)", "dgx(2)", "dgx(4)", "dgx(8)", "dgx(32)"),
     *("nodes(2)", "nodes(4)", "nodes(8, nics = 4)", "nodes(3, gpus = 4)", "nodes(32)"),
-    *(f"nodes({shape}, nics = 3)" for shape in ("4", "8", "5, gpus = 7")),
+    *(f"nodes({shape}, nics = 3)" for shape in ("4", "8", "5, gpus = 7", "3, gpus = 5")),
     *("nodes(3, nics = 6)", "nodes(4, nics = 6)"),
     *("ring(8)", "ring(16)", "torus(3, 4)", "torus(4, 4)", "torus(4, 8)", "torus(8, 8)", "torus(4, 4, 4)"),
     *("torus(16, 16)", "fat_tree(4)", "fat_tree(6)", "fat_tree(10)", "dragonfly(2, 3, 1)"),

@@ -31,10 +31,15 @@ _TRIES, _MESSAGES, _FEW = 12, 1200, 4
 """Limits of tries, of the messages in those for one number of parts, and of few parts: more come after a few tries."""
 
 
-def pack(topology: Topology, bound: Bound, way: str = DOWN, progress: Progress = lambda _: None) -> Packing:
-    """Return trees that come near to ``bound``; ``way``: results go down them, or sums up, or both."""
+def pack(
+    topology: Topology, bound: Bound, way: str = DOWN, progress: Progress = lambda _: None, share: float = 1.0
+) -> Packing:
+    """Return trees that come near to ``bound``; ``way``: results go down them, or sums up, or both.
+
+    They are sought for a ``share`` of the usual seconds.
+    """
     routes, best = BranchRoutes(topology, bound, way), None
-    end = process_time() + seconds_for(topology)
+    end = process_time() + share * seconds_for(topology)
     alike = symmetric(routes, topology, end, progress)
     for packing in chain([next(alike)], across(routes, progress), alike):
         best = better(routes, packing, best, 0.01)

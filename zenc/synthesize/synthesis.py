@@ -200,10 +200,11 @@ def packed(topology: Topology, progress: Progress = lambda _: None) -> tuple[Bou
         most, both = _at_once(topology, bound, both, progress)
         if comes_back(topology) or both.piped >= GOOD:
             return most, most, both, None
-    down = pack(topology, bound, DOWN, progress)
+    share = 1.0 if both is None else 0.5
+    down = pack(topology, bound, DOWN, progress, share)
     if both is None or down.piped > both.piped:
         upwards = bound_of(topology, True, progress)
-        up = pack(topology, upwards, UP, progress)
+        up = pack(topology, upwards, UP, progress, share)
         if both is None or 2 / (1 / down.piped + 1 / up.piped) > _APART * both.piped:
             each = lcm(down.each, up.each)
             return bound, upwards, in_shares(down, each), in_shares(up, each)
