@@ -27,6 +27,7 @@ from zenc.select.candidates import synthesized
 from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.predict import predict
 from zenc.synthesize.arborescence import cheapest, depths, shallow
+from zenc.synthesize.even import pack
 from zenc.synthesize.loads import BranchRoutes, WeightedTree, evenly, fair_time
 from zenc.synthesize.packing import in_whole_parts
 from zenc.synthesize.rotation import Rotation
@@ -77,21 +78,19 @@ def test_schemes_come_near_the_bound(cluster: str) -> None:
     assert format_text(text, "again") == text
 
 
-@pytest.mark.parametrize(
-    "cluster",
-    [
-        "nodes(2, gpus = 3, nics = 2)",
-        "nodes(3, gpus = 7, nics = 6)",
-        "nodes(4, nics = 6)",
-        "nodes(3, gpus = 5, nics = 3)",
-    ],
-)
-def test_cards_that_do_not_divide_ranks_are_busy_as_well(cluster: str) -> None:
+@pytest.mark.parametrize("shape", ["3, gpus = 7, nics = 6", "4, nics = 6", "3, gpus = 5, nics = 3"])
+def test_cards_that_do_not_divide_ranks_are_busy_as_well(shape: str) -> None:
     """Sums go back by other cards than results came by, and fair messages of a step end together."""
-    topology = load_topology(cluster)
+    topology = load_topology(f"nodes({shape})")
     assert not comes_back(topology) and comes_back(load_topology("nodes(2, gpus = 4)"))
     found = synthesize(topology)
     assert 0.95 <= found.share <= 1 and found.packing.even > 0.97
+
+
+def test_ranks_of_many_kinds_have_trees_made_one_by_one() -> None:
+    rows = "for a in 1 .. 23 { for b in 0 .. a - 1 { link g(a) - g(b): (5 + (7 * a * a + 13 * b) mod 56) * 1 GB/s } }"
+    topology = load_topology(f"topology clique {{ levels: g(24) {rows} }}")
+    assert pack(topology, bound_of(topology)).share > 0.95
 
 
 @pytest.mark.parametrize("cluster", ["nodes(2, gpus = 3, nics = 2)", str(SAMPLES / "v100_cube_mesh.txt"), UNEQUAL])

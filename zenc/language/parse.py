@@ -35,7 +35,7 @@ _MOST_PROBLEMS = 10
 _DEEPEST_STACK = 2000
 """Upper bound on the parser's stack of states, far beyond the need of a text that nests within reason."""
 
-MOST_STEPS = 120_000
+MOST_STEPS = 160_000
 """Most words and signs of a text, with the rules that they make; a plan of 64 ranks, written out, has 91,000."""
 _SHORTER = "say by rules of a rank, loops and trees what ranks do alike"
 

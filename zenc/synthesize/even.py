@@ -14,15 +14,18 @@ from time import process_time
 
 import numpy as np
 
-from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, lifted
+from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, lifted, shallow
 from zenc.synthesize.loads import DOWN, EVEN, GOOD, BranchRoutes, OrbitLoads, Packing, Progress, WeightedTree
 from zenc.synthesize.packing import balanced, better, in_whole_parts, seconds_for, symmetric
-from zenc.synthesize.rotation import Rotation
+from zenc.synthesize.rotation import Rotation, rotations
 from zenc.topology.bound import Bound
 from zenc.topology.model import Topology
 
 MOST_NAMES, _MOST_EACH = 40_000, 8
 """Most ranks that the text of all trees may name, and most parts of a root."""
+_MANY, _PARTS, _NAMES, _ENOUGH = 20, (4, 8, 16), 18_000, 0.85
+"""Kinds of ranks beyond which trees are made one by one first; the parts of a root that these have, and the ranks that
+their text may name; and the share at which no linear program is asked, which takes minutes for 64 kinds."""
 _LIGHT = 0.5
 """The share by which trees in groups count while ends are sought: others of a group can relieve a busy rank."""
 _POWERS = (4, 4, 8, 8, 16, 16, 32, 32), (4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 32, 64, 64, 64)
@@ -40,6 +43,12 @@ def pack(
     """
     routes, best = BranchRoutes(topology, bound, way), None
     end = process_time() + share * seconds_for(topology)
+    for packing in one_by_one(routes.rotated(next(rotations(topology, routes.kinds))), progress):
+        best = better(routes, packing, best, 0.01)
+        if best.piped >= GOOD:
+            break
+    if best is not None and best.piped >= _ENOUGH:
+        return best
     alike = symmetric(routes, topology, end, progress)
     for packing in chain([next(alike)], across(routes, progress), alike):
         best = better(routes, packing, best, 0.01)
@@ -70,6 +79,30 @@ def across(routes: BranchRoutes, progress: Progress) -> Iterator[Packing]:
         yield in_whole_parts(loads, trees, each)
         for deeper in range(2 if seed == 0 else 0):
             yield in_whole_parts(loads, balanced(loads, deepest + deeper, trees, each), each)
+
+
+def one_by_one(loads: OrbitLoads, progress: Progress) -> Iterator[Packing]:
+    """Yield packings of trees that are made anew, one by one, where links are the least full; for ranks of many kinds.
+
+    The cheapest tree by prices that grow exponentially with the load of a link comes near to a linear program's
+    (Garg and Koenemann 1998), which is slow then.
+    """
+    roots, most = loads.rotation.roots, _NAMES // loads.routes.size**2 if len(loads.rotation.roots) > _MANY else 0
+    near = [loads.routes.hops(root) + 1 for root in roots]
+    for each in sorted({min(each, most) for each in _PARTS if most}):
+        progress(f"trees: {each} parts of a root, one by one")
+        once, now = np.full(loads.links, 1e-9), np.zeros(loads.links)
+        np.maximum.at(once, loads.link, loads.load / each)
+        trees, random = dict[tuple[int, int], Ints](), np.random.default_rng(0)
+        for power, part in product(_POWERS[0][2::2], range(each)):
+            for place in random.permutation(len(roots)).tolist():
+                if (part, place) in trees:
+                    now -= loads.of_tree(trees[part, place]) / each
+                cost = loads.cost(((now + once) ** power - now**power) / once + 1e-12)
+                trees[part, place] = shallow(cost, roots[place], near[place])
+                now += loads.of_tree(trees[part, place]) / each
+        weighted = [WeightedTree(roots[place], tree, 1) for (_, place), tree in trees.items()]
+        yield in_whole_parts(loads, sorted(weighted, key=lambda tree: tree.root), each)
 
 
 def groups_of(kinds: Floats) -> list[Ints]:
