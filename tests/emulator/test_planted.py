@@ -196,8 +196,7 @@ def test_waiting_ends_and_names_the_peer(play, how):
 
 
 KERNELS = ("codec", "compress", "expand", "holders", "merge", "place", "scan")
-LOSSY = ("gpu_contribution", "gpu_calls")
-TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), *(f"runtime/lossy/test_{name}" for name in LOSSY))
+TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), "runtime/lossy/test_gpu_calls")
 
 
 @pytest.mark.slow

@@ -176,7 +176,7 @@ class Calibration:
     gpu: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        complain([(wrong, f"calibration '{self.name}': {message}") for wrong, message in _unsound(self)])
+        complain([(wrong, f"calibration '{self.name[:MOST_LETTERS]}': {message}") for wrong, message in _unsound(self)])
 
     @property
     def kernels(self) -> dict[str, Kernel]:
