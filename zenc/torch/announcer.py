@@ -25,7 +25,7 @@ from zenc.runtime.announced.announcement import Announcement, announces, announc
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.call.layout import as_tensor
 from zenc.runtime.call.stats import CallStats
-from zenc.torch.pass_clock import ForwardWatch
+from zenc.torch.parameters import ForwardWatch
 from zenc.torch.strategy.active_rule import ActiveRule
 
 log = logging.getLogger("zenc")

@@ -13,7 +13,8 @@ So the user's module carries nothing between steps, and is copied and pickled as
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -28,7 +29,6 @@ from zenc.common.wording import dotted_like
 from zenc.errors import Diagnostic, SchemeError, TensorError
 from zenc.plan.ir import Plan
 from zenc.scheme.compression import LowRank
-from zenc.torch.pass_clock import ForwardWatch
 
 log = logging.getLogger("zenc")
 
@@ -177,6 +177,41 @@ def served_by(
 def takes_dense_only(plan: Plan) -> bool:
     """Return whether a sparse gradient can't go through ``plan``: something is selected, or losses are kept."""
     return plan.feedback is not None or any(phase.selects for phase in plan.phases)
+
+
+class ForwardWatch:
+    """A watch of the forward passes of ``ddp_model``; None: of none. ``others`` are hooks that go when it goes.
+
+    ``_begin`` and ``_end`` are called around a pass. Copied or pickled with its model it watches nothing.
+    """
+
+    _begin: Callable[[nn.Module, Any], None]
+    _end: Callable[[nn.Module, Any, Any], None]
+
+    def __init__(self, ddp_model: DistributedDataParallel | None, others: Iterable[RemovableHandle] = ()) -> None:
+        self._within: list[RemovableHandle] = []
+        """Hooks that go when a forward pass ends, so that the user's module carries nothing between steps."""
+        self._around = list(others)
+        self._ddp: Callable[[], DistributedDataParallel | None] = lambda: None
+        if ddp_model is not None:
+            self._ddp = weakref.ref(ddp_model)
+            ends = ddp_model.register_forward_hook(self._end, always_call=True)
+            self._around += [ddp_model.register_forward_pre_hook(self._begin), ends]
+
+    def __reduce__(self) -> tuple[type[ForwardWatch], tuple[()]]:
+        return type(self), ()
+
+    def remove(self) -> None:
+        """Remove all hooks from the model."""
+        self._remove_within()
+        for handle in self._around:
+            handle.remove()
+        self._around = []
+
+    def _remove_within(self) -> None:
+        for handle in self._within:
+            handle.remove()
+        self._within = []
 
 
 class UnusedWatch(ForwardWatch):

@@ -12,8 +12,7 @@ events on the stream that computes, so the host is not waited for.
 from __future__ import annotations
 
 import time
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -23,6 +22,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
+
+from zenc.torch.parameters import ForwardWatch
 
 Moment: TypeAlias = "float | torch.cuda.Event"
 """A point of time: seconds on the clock of the host, or an event on the stream of a GPU."""
@@ -70,41 +71,6 @@ class PassTimes:
     def seconds_of_modules(self) -> dict[str, float]:
         """Return, by parameter, seconds of the forward passes of the modules that hold it."""
         return {name: sum(between(*span) for span in spans) for name, spans in self.of_modules.items()}
-
-
-class ForwardWatch:
-    """A watch of the forward passes of ``ddp_model``; None: of none. ``others`` are hooks that go when it goes.
-
-    ``_begin`` and ``_end`` are called around a pass. Copied or pickled with its model it watches nothing.
-    """
-
-    _begin: Callable[[nn.Module, Any], None]
-    _end: Callable[[nn.Module, Any, Any], None]
-
-    def __init__(self, ddp_model: DistributedDataParallel | None, others: Iterable[RemovableHandle] = ()) -> None:
-        self._within: list[RemovableHandle] = []
-        """Hooks that go when a forward pass ends, so that the user's module carries nothing between steps."""
-        self._around = list(others)
-        self._ddp: Callable[[], DistributedDataParallel | None] = lambda: None
-        if ddp_model is not None:
-            self._ddp = weakref.ref(ddp_model)
-            ends = ddp_model.register_forward_hook(self._end, always_call=True)
-            self._around += [ddp_model.register_forward_pre_hook(self._begin), ends]
-
-    def __reduce__(self) -> tuple[type[ForwardWatch], tuple[()]]:
-        return type(self), ()
-
-    def remove(self) -> None:
-        """Remove all hooks from the model."""
-        self._remove_within()
-        for handle in self._around:
-            handle.remove()
-        self._around = []
-
-    def _remove_within(self) -> None:
-        for handle in self._within:
-            handle.remove()
-        self._within = []
 
 
 class PassClock(ForwardWatch):

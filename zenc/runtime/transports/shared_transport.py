@@ -29,7 +29,7 @@ from zenc.runtime.transports.shared_memory import (
     ring_functions,
     ring_room,
 )
-from zenc.runtime.transports.transport import SLICE_SECONDS, Pending, Sent, Transport, ensure_time
+from zenc.runtime.transports.transport import SLICE_SECONDS, Pending, Transport, ensure_time
 
 log = logging.getLogger("zenc")
 AWAKE_SECONDS = 5e-5
@@ -151,16 +151,16 @@ class PeerLink(Lender):
 
 
 class _Published:
-    """A message from ``buffer`` that waits for others before it."""
+    """A message that is on its way, from ``buffer``."""
 
     __slots__ = ("buffer", "link")
 
-    def __init__(self, link: PeerLink, buffer: torch.Tensor) -> None:
+    def __init__(self, link: PeerLink | None, buffer: torch.Tensor) -> None:
         self.link, self.buffer = link, buffer
 
     def wait(self, seconds: float) -> torch.Tensor:
         until = time.monotonic() + seconds
-        while not self.link.flushed():
+        while self.link is not None and not self.link.flushed():
             if time.monotonic() >= until:
                 raise RuntimeError(f"the peer has read no message within {seconds:g} s")
             time.sleep(0.001)
@@ -209,8 +209,7 @@ class SharedTransport:
         if size and not self._first <= address < self._end:
             buffer = self._arena.room(size).copy_(buffer)
             address = buffer.data_ptr()
-        at_once = link.send(tag, address - self._first if size else 0, buffer)
-        return Sent(buffer) if at_once else _Published(link, buffer)
+        return _Published(None if link.send(tag, address - self._first if size else 0, buffer) else link, buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
         """Receive as ``Transport.receive`` does, into ``buffer`` [bytes] if it comes over the wire."""
