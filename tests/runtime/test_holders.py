@@ -157,7 +157,9 @@ def test_calls_in_flight_never_mix(nine):
 # When things go wrong ---------------------------------------------------------------------------------------------
 
 
-def failure(change: Callable[[torch.Tensor], torch.Tensor | None], announced: bool = False) -> set[str]:
+def failure(
+    change: Callable[[torch.Tensor], torch.Tensor | None], announced: bool = False, wait: float = 2
+) -> set[str]:
     """Return three ranks' ids of errors, if the first message with values, or an index set, is changed."""
     left = [1]
 
@@ -165,7 +167,7 @@ def failure(change: Callable[[torch.Tensor], torch.Tensor | None], announced: bo
         is_set = bool(packet[8:12].any())  # messages of values have no segments
         return change(packet) if is_set == announced and left and left.pop() else packet
 
-    ranks = collectives(zenc.compile_text(scheme("point_to_point"), ranks=3), 3, deadline=1.0, on_send=on_send)
+    ranks = collectives(zenc.compile_text(scheme("point_to_point"), ranks=3), 3, deadline=wait, on_send=on_send)
     inputs = [
         torch.sparse_coo_tensor([[3, 50, 70 + r]], torch.ones(3, 5), (100, 5), check_invariants=False) for r in range(3)
     ]
@@ -197,4 +199,4 @@ def test_ranks_that_do_not_agree_find_out():
 
 
 def test_a_lost_message_is_missed():
-    assert failure(lambda packet: None) == {"deadline"}
+    assert failure(lambda packet: None, wait=1) == {"deadline"}
