@@ -37,7 +37,7 @@ from zenc.pipeline import backend
 from zenc.runtime.call.call_queue import Worker
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.transports.transport import PacketTransport
+from zenc.runtime.transports.transport import Done, PacketTransport
 from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.predict import predict
 
@@ -47,18 +47,6 @@ STEP_BITS = (1 << 15) - 1
 CALL_AT = slice(24, 32)
 """The place of the call's number in a message header."""
 Packets = dict[tuple[int, int], torch.Tensor]
-
-
-class Delivered:
-    """A packet that is there."""
-
-    __slots__ = ("buffer",)
-
-    def __init__(self, buffer: torch.Tensor) -> None:
-        self.buffer = buffer
-
-    def wait(self, seconds: float) -> torch.Tensor:
-        return self.buffer
 
 
 class OneCall(Communicator):
@@ -95,15 +83,15 @@ class RecordedCall(PacketTransport):
         self.wire = 0.0
         return self.collective.all_reduce(tensor)
 
-    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
-        return Delivered(buffer)
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Done:
+        return Done(buffer)
 
-    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
+    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Done:
         started = time.thread_time()
         packet = self.packets[peer, tag & STEP_BITS]
         ctypes.memmove(buffer.data_ptr(), packet.data_ptr(), packet.numel())
         self.wire += time.thread_time() - started
-        return Delivered(buffer)
+        return Done(buffer)
 
     def close(self) -> None:
         """Do nothing."""

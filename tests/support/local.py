@@ -25,7 +25,7 @@ from zenc.runtime.cpu import library
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import collective_of
-from zenc.runtime.transports.transport import PacketTransport, Sent
+from zenc.runtime.transports.transport import Done, PacketTransport
 from zenc.scheme.model import Mapping as SlotMapping
 
 
@@ -60,11 +60,11 @@ class LocalTransport(PacketTransport):
     ) -> None:
         self.boxes, self.rank, self.size, self.on_send = boxes, rank, size, on_send
 
-    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Sent:
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Done:
         packet = self.on_send(buffer.clone())
         if packet is not None:
             self.boxes.box(self.rank, peer, tag).put(packet)
-        return Sent(buffer)
+        return Done(buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> _Awaited:
         return _Awaited(self.boxes.box(peer, self.rank, tag), buffer)
@@ -144,10 +144,20 @@ def run_all(
 
 def sums(ranks: list[Collective], inputs: list[torch.Tensor], op: str = "sum") -> list[torch.Tensor]:
     """Return what two calls on copies of ``inputs`` give, and check that it is the right sum, and the same bits."""
-    first, second = (run_all(ranks, [tensor.clone() for tensor in inputs], op) for _ in range(2))
-    assert wrong_sums(first, inputs, divisor=len(inputs) if op == "mean" else 1) == []
-    assert same_bits([first[0], *second])
+    first, faults = _twice(ranks, inputs, op)
+    assert faults == []
     return first
+
+
+def faults_of(ranks: list[Collective], inputs: list[torch.Tensor], op: str = "sum") -> list[str]:
+    """Return faults of two calls on copies of ``inputs``: wrong sums, or other bits the second time."""
+    return _twice(ranks, inputs, op)[1]
+
+
+def _twice(ranks: list[Collective], inputs: list[torch.Tensor], op: str) -> tuple[list[torch.Tensor], list[str]]:
+    first, second = (run_all(ranks, [tensor.clone() for tensor in inputs], op) for _ in range(2))
+    faults = wrong_sums(first, inputs, divisor=len(inputs) if op == "mean" else 1)
+    return first, faults if same_bits([first[0], *second]) else [*faults, "the second call gave other bits"]
 
 
 def run_each(of_ranks: list[Callable[[torch.Tensor], Any]], tensors: list[torch.Tensor]) -> list[Any]:

@@ -10,6 +10,7 @@ import mmap
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache, partial
 from time import monotonic
@@ -41,7 +42,7 @@ class _Loan(weakref.ref[memoryview]):
     of: int
 
 
-class Lender:
+class Lender(ABC):
     """A base of what lends parts of its ``memory``, and gets each back by ``returned`` when nobody refers to it.
 
     That may be on any thread. A fork has a copy of the memory, and returns nothing.
@@ -63,9 +64,9 @@ class Lender:
         if os.getpid() == self._own_process:
             self.returned(loan.at, loan.of)
 
+    @abstractmethod
     def returned(self, at: int, of: int) -> None:
         """Take back what was lent, on the thread that let go of it last."""
-        raise NotImplementedError
 
 
 class _FreeBlocks(list[int]):

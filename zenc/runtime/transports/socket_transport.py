@@ -25,7 +25,7 @@ from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build_file
 from zenc.runtime.cpu.bindings import EntryPoints, Function, entry_points
 from zenc.runtime.transports.block_pool import NO_RESERVE, Lender, own_room
-from zenc.runtime.transports.transport import SLICE_SECONDS, Pending, Sent, ensure_time
+from zenc.runtime.transports.transport import SLICE_SECONDS, Done, Pending, ensure_time
 
 DONE, CLOSED, DAMAGED = 1, -1, -2
 """Results of waits; 0 if it is not over yet."""
@@ -108,7 +108,7 @@ class SocketTransport(Lender):
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
         """Send as ``Transport.send`` does, from ``buffer`` [bytes]."""
         number = self._send(self._hub, peer, tag, buffer.data_ptr(), buffer.numel())
-        return Sent(buffer) if number == 0 else _Sending(self, peer, number, buffer)
+        return Done(buffer) if number == 0 else _Sending(self, peer, number, buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
         """Receive as ``Transport.receive`` does; ``buffer`` [bytes] is not used."""

@@ -29,8 +29,8 @@ class Pending(Protocol):
         """
 
 
-class Sent:
-    """A message from ``buffer`` that is on its way."""
+class Done:
+    """A send or receive that needs no wait, with its packet in ``buffer``."""
 
     __slots__ = ("buffer",)
 
