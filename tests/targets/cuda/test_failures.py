@@ -252,6 +252,6 @@ def test_the_kernel_at_fault_is_named(alone, monkeypatch):
     alone.fail_on("cuEventQuery:1=719")
     assert "the end of call" in text_of(alone.run(inputs_of(1))[0])
     monkeypatch.setenv("ZENC_GPU_CHECK", "1")
-    alone.fail_on("cuEventQuery:2=719")
+    alone.fail_on("cuEventQuery:1=719")
     found = text_of(alone.run(inputs_of(1))[0])
     assert "of zenc_" in found and "LAUNCH_FAILED" in found
