@@ -33,8 +33,10 @@ from zenc.topology.model import Topology
 FILE = "benchmarks/lab/clusters.zen"
 CLUSTERS = ("one_switch", "slow_host", "two_racks", "broken_ring", "torus")
 DENSE = Workload("dense", 125_000, 64, 1.0, 0.0)
-LOADS = {"dense": (DENSE, 8, 96), "2 %": (KINDS["rows"], 4, 16)}
-"""Gradient -> its workload, and the least and the most chunks of trees: each takes processor time."""
+LOADS = {"dense": (DENSE, 1), "2 %": (KINDS["rows"], 5)}
+"""Gradient -> its workload, and how often all take turns in a round."""
+MOST_CHUNKS = 96
+"""Of trees for dense gradients: each chunk takes processor time."""
 SHIPPED = {"dense": ("dense_ring",), "2 %": ("balanced", "holders")}
 GLOO = {"dense": "torch-dense", "2 %": "torch-coo"}
 OURS, TUNED = "synthesized", "tuned"
@@ -46,17 +48,18 @@ PART = Part(ROOT / "benchmarks" / "reports" / "bounds.md", *MARKS, RESULTS / "cl
 
 def rows_of(cluster: str, load: str, rounds: int) -> list[dict[str, Any]]:
     """Return a row for each way to sum."""
-    (workload, fewest, most), topology = LOADS[load], load_topology(f"{FILE}:{cluster}")
+    (workload, times), topology = LOADS[load], load_topology(f"{FILE}:{cluster}")
     profile = None if load == "dense" else from_gradients(units_of(workload, topology.size, 1))
     found = synthesize(topology, 4.0 * workload.units * workload.width, gradient=profile)
     if profile is None:
-        found = replace(found, form=found.form._replace(chunks=min(max(found.form.chunks, fewest), most)))
+        found = replace(found, form=found.form._replace(chunks=min(found.form.chunks, MOST_CHUNKS)))
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, f"{name}.zen") for name in (OURS, TUNED)]
         files[0].write_text(found.text())
         tuned = tuned_for(workload, topology.size, cluster)
         files[1].write_text(tuned.draft.text(TUNED))
         peers = (*map(str, files), *SHIPPED[load], GLOO[load])
+        rounds *= times
         settings = Settings(topology.size, "", 70_000, "2mb", workload, peers, peers[0], rounds, rounds, 1, 1,
                             f"{FILE}:{cluster}")  # fmt: skip
         report = run(settings, 1200.0)
