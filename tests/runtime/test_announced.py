@@ -134,7 +134,7 @@ def test_several_tables_under_way_among_processes(four, shared):
 
 def test_a_rank_that_announced_nothing_is_waited_for_in_vain():
     """The rank exchanges index sets, for which the others do not come; nobody gets a sum."""
-    ranks = collectives(zenc.compile("holders", ranks=2), 2, deadline=1)
+    ranks = collectives(zenc.compile("holders", ranks=2), 2, deadline=2)
     gradient = torch.eye(5).to_sparse(1)
     told = announced(ranks, [torch.arange(5)] * 2, gradient.shape)
     with pytest.raises(zenc.SynchronisationError, match=r"error\[deadline\]"):

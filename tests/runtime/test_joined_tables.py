@@ -87,7 +87,7 @@ def test_lists_that_differ_and_rows_of_other_tables_are_errors(
     rows: list[tuple[int, int]], ids: int | None, expected: set[str]
 ) -> None:
     """The signature tells lists with equal sums of rows apart; a row beyond a table's end is not one of the next."""
-    ranks = collectives(zenc.compile("balanced", ranks=2), 2, deadline=0.5)
+    ranks = collectives(zenc.compile("balanced", ranks=2), 2, deadline=2)
 
     def tables_of(rank: int) -> list[torch.Tensor]:
         found = [torch.ones(each, 2).to_sparse(1) for each in rows[rank]]
