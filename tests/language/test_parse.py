@@ -181,6 +181,7 @@ MEANT = [
     (schedule("let n = rank xor 1"), "did you mean '^'?"),
     (schedule("for i in range(size) { }"), "did you mean '0 .. size - 1'?"),
     (schedule("for i in range(1, 8) { }"), "did you mean '1 .. 7'?"),
+    (schedule(f"for i in range({'9' * 5000}) {{ }}"), "9 - 1'? Both ends"),
     (schedule("step { recv all from 1 }"), "did you mean 'send PARTS to RANK'?"),
     (schedule("step { sned all to 1 }"), "did you mean 'send'?"),
     (schedule("step { send all too 1 }"), "did you mean 'to'?"),

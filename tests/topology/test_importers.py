@@ -215,14 +215,14 @@ def test_what_is_written_is_read_back(what: Path | str, tmp_path: Path) -> None:
 def test_no_two_nodes_are_called_the_same(tmp_path: Path) -> None:
     """Nodes may share a label, have ids too long to tell them apart, or an id that is another one's label."""
     switches = [{"id": n, "kind": "switch", "label": "hub"} for n in range(3)]
-    switches += [{"id": "x" * 200 + str(n), "kind": "switch"} for n in range(2)] + [{"id": "gpu(0)", "kind": "switch"}]
+    switches += [{"id": id, "kind": "switch"} for id in ("x" * 200 + "0", "x" * 200 + "1", "gpu(0)", "²")]
     nodes = [{"id": 10, "kind": "gpu"}, {"id": "hub", "kind": "gpu"}, *switches]
     edges = [{"source": "hub", "target": node["id"], "bandwidth": 1} for node in nodes if node["id"] != "hub"]
     (tmp_path / "twins.json").write_text(json.dumps({"nodes": nodes, "edges": edges}))
     topology = load_topology(tmp_path / "twins.json")
     found = [topology.label(node) for node in topology.graph]
     assert found[:5] == ["gpu(0)", "hub", "hub'2", "hub'3", "hub'4"]
-    assert found[5:] == ["x" * 100, "x" * 100 + "'2", "gpu(0)'2"]
+    assert found[5:] == ["x" * 100, "x" * 100 + "'2", "gpu(0)'2", "²"] and topology.routes
     (tmp_path / "again.json").write_text(json.dumps(node_link(topology)))
     assert len(facts(load_topology(tmp_path / "again.json"))[2]) == len(found)
 

@@ -72,7 +72,7 @@ A SCHEME is a file, or the name of a scheme that comes with zenc. In a training 
 
 _PLAIN = (
     (r"Value error, ", ""),
-    (r"Input should be a valid integer.*", "it takes a whole number"),
+    (r"(Input should be a valid|Unable to parse input string as an) integer.*", "it takes a whole number"),
     (r"Input should be a valid number.*", "it takes a number"),
     (r"Input should be greater than or equal to ", "it takes at least "),
     (r"Input should be less than or equal to ", "it takes at most "),

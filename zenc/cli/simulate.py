@@ -207,10 +207,10 @@ def _sizes(ranks: str | None, cluster: Topology | None) -> list[int]:
 
 def _doubling(text: str) -> list[int]:
     """Return the sizes in ``8``, or in ``2..64``: 2, each twice the one before, and 64; 0 for any other text."""
-    first, dots, last = (each.strip() for each in text.partition(".."))
-    if not first.isdecimal() or (dots and not last.isdecimal()):
+    ends = [each.strip() for each in text.split("..")]
+    if len(ends) > 2 or not all(each.isdecimal() and len(each) < 10 for each in ends):
         return [0]
-    low, high = int(first), int(last or first)
+    low, high = int(ends[0]), int(ends[-1])
     return [*(low << k for k in range(64) if low << k < high), high] if 0 < low <= high else [0]
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from zenc.common.limits import LIMITS
 from zenc.errors import Diagnostic
 from zenc.lab.namespaces import PACKAGES, Namespaces, NetworkError, program, why_forbidden
 
@@ -36,10 +37,11 @@ _FACTOR = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 def bits_per_second(rate: str) -> float:
     """Return ``100mbit`` or ``100 Mbit/s`` as a number; raises NetworkError."""
     found = _RATE.fullmatch(rate)
-    if not found or not float(found[1]):
+    bits = float(found[1]) * _FACTOR[found[2].lower()] if found else 0.0
+    if bits / 8 not in LIMITS["bandwidth"]:
         help = "write one as tc does, for instance 100mbit or 1gbit"
         raise NetworkError(Diagnostic("bad-lab", f"{rate!r:.60} is no rate", help=help))
-    return float(found[1]) * _FACTOR[found[2].lower()]
+    return bits
 
 
 class EmulatedCluster:

@@ -171,7 +171,7 @@ def _range_of_python(at: Situation) -> Diagnostic | None:
     start = at.offset - len(line) + found.start(1)
     bounds = [bound.strip() for bound in found[2].split(",")]
     first, end = bounds if len(bounds) == 2 else ("0", found[2].strip())
-    last = str(int(end) - 1) if end.isdecimal() else f"{end} - 1"
+    last = str(int(end) - 1) if re.fullmatch("[0-9]{1,19}", end) else f"{end} - 1"
     help = f"did you mean '{first} .. {last}'? Both ends are included"
     return _say("a range is written FIRST .. LAST", Span(at.source, start, start + len("range")), help)
 

@@ -96,9 +96,9 @@ class _FlowReader(PlanBuilder):
     def forestcoll(self, root: Element) -> ForeignPlan:
         share = self.number(root, "nchunkspernode", 1)
         trees = [tree for tree in root.children if tree.tag == "tree"]
-        sends = [send for tree in trees for send in tree.children if send.tag == "send"]
+        sends = [[send for send in tree.children if send.tag == "send"] for tree in trees]
         seen = [tree.attributes.get("root", "") for tree in trees] + [
-            send.attributes.get(way, "") for send in sends for way in ("src", "dst")
+            send.attributes.get(way, "") for each in sends for send in each for way in ("src", "dst")
         ]
         names = sorted(set(seen), key=_natural)
         if not 1 <= len(names) <= MOST_GPUS or "" in names:
@@ -107,7 +107,7 @@ class _FlowReader(PlanBuilder):
         for number, tree in enumerate(trees):
             gpu, chunks = at[tree.attributes["root"]], self.number(tree, "nchunks", 1)
             place, first = f"tree {number} of {names[gpu]}", gpu * share + taken[gpu]
-            for send in tree.children:
+            for send in sends[number]:
                 sender, receiver = at[send.attributes["src"]], at[send.attributes["dst"]]
                 said = f"{place}, send {names[sender]} to {names[receiver]}"
                 flows.append(ChunkFlow(said, gpu, range(first, first + chunks), sender, receiver, -1, send.line))

@@ -66,7 +66,7 @@ class PlanBuilder:
     def whole(self, value: object, what: str, least: int = 0, most: int = MOST_MOVES, line: int | None = None) -> int:
         """Return ``value`` as a whole number from ``least`` to ``most``; a text of digits is one."""
         text = value.strip() if isinstance(value, str) else value
-        if isinstance(text, str) and text.lstrip("-").isdecimal() and len(text) < 16:
+        if isinstance(text, str) and re.fullmatch("-?[0-9]{1,15}", text):
             text = int(text)
         if isinstance(text, bool) or not isinstance(text, int):
             said = "missing" if value is None else f"{str(value)[:40]!r}, and no whole number"

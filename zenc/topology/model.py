@@ -164,4 +164,4 @@ def order(node: Node) -> tuple[bool, int, list[tuple[bool, int, str]]]:
     if isinstance(node, int):
         return (False, node, [])
     pieces = re.findall(r"[0-9]{1,18}|[^0-9]+|[0-9]+", node)
-    return (True, 0, [(not p.isdigit(), int(p), "") if p.isdigit() else (True, 0, p) for p in pieces])
+    return (True, 0, [(False, int(p), "") if "0" <= p[0] <= "9" else (True, 0, p) for p in pieces])
