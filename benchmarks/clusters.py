@@ -36,7 +36,7 @@ DENSE = Workload("dense", 125_000, 64, 1.0, 0.0)
 LOADS = {"dense": (DENSE, 1), "2 %": (KINDS["rows"], 5)}
 """Gradient -> its workload, and how often all take turns in a round."""
 MOST_CHUNKS = 96
-"""Of trees for dense gradients: each chunk takes processor time."""
+"""The most chunks of trees for dense gradients: each takes processor time."""
 SHIPPED = {"dense": ("dense_ring",), "2 %": ("balanced", "holders")}
 GLOO = {"dense": "torch-dense", "2 %": "torch-coo"}
 OURS, TUNED = "synthesized", "tuned"
@@ -67,8 +67,8 @@ def rows_of(cluster: str, load: str, rounds: int) -> list[dict[str, Any]]:
     rows = []
     for peer, row in report.rows.items():
         ms = {name: round(getattr(row.seconds, name) * 1e3, 1) for name in ("low", "median", "high")}
-        times = {"ms": ms, "ratio": round(row.ratio.median, 3), "cores": round(row.processor, 2)}
-        rows.append({"cluster": cluster, "load": load, "ranks": topology.size, "peer": Path(peer).stem, **times})
+        timing = {"ms": ms, "ratio": round(row.ratio.median, 3), "cores": round(row.processor, 2)}
+        rows.append({"cluster": cluster, "load": load, "ranks": topology.size, "peer": Path(peer).stem, **timing})
         form = {"scheme": str(found.form)} if load != "dense" else {}
         rows[-1] |= {"bound": round(least / PAYLOAD * 1e3, 1), **form} if peer == peers[0] else {}
         rows[-1] |= {"scheme": tuned.draft.label} if peer == peers[1] else {}
