@@ -65,7 +65,7 @@ class Connected:
 class Bucket:
     """Parameters of one dtype and device; ``anchor`` and ``velocity`` [values] under an outer optimizer.
 
-    ``flat`` [values] is under way from ``begin`` to ``finish``.
+    ``flat`` [values] is under way from ``begin`` to ``finish``. Parameters may get other memory between steps.
     """
 
     named: tuple[Named, ...]
@@ -81,7 +81,7 @@ class Bucket:
 
     def begin(self, collective: Collective | None, in_place: bool) -> None:
         """Begin the mean over the ranks of ``collective``; ``in_place`` a single contiguous tensor is its own room."""
-        first = self.named[0][1]
+        first = self.named[0][1].detach()
         if self.anchor is not None:
             self.flat = self.anchor - self._joined()
         elif in_place and len(self.named) == 1 and first.is_contiguous():
@@ -106,7 +106,7 @@ class Bucket:
         found, self.flat = self.flat if self.anchor is None else self.anchor, None
         for (_, tensor), value in zip(self.named, self.views(found), strict=True):
             if value.data_ptr() != tensor.data_ptr():
-                tensor.copy_(value.lerp(tensor.to(value.dtype), keep) if keep else value)
+                tensor.detach().copy_(value.lerp(tensor.detach().to(value.dtype), keep) if keep else value)
 
     def views(self, flat: torch.Tensor) -> list[torch.Tensor]:
         """Return the part of ``flat`` [values] that is of each parameter, in its shape."""
@@ -114,7 +114,7 @@ class Bucket:
         return [part.view(each.shape) for part, (_, each) in zip(parts, self.named, strict=True)]
 
     def _joined(self) -> torch.Tensor:
-        return torch.cat([each.reshape(-1) for _, each in self.named])
+        return torch.cat([each.detach().reshape(-1) for _, each in self.named])
 
 
 Fragment: TypeAlias = Sequence[Bucket]
@@ -129,8 +129,8 @@ def _step(outer: Outer, anchor: torch.Tensor, velocity: torch.Tensor | None, cha
 
 
 def ensure_parameters(named: Iterable[Named]) -> list[Named]:
-    """Return ``named`` without gradients, each tensor once; raises TensorError for one that can't be averaged."""
-    found = [(name, writable(each).detach()) for name, each in {id(each[1]): each for each in named}.values()]
+    """Return ``named``, each tensor once; raises TensorError for one that can't be averaged."""
+    found = [(name, writable(each)) for name, each in {id(each[1]): each for each in named}.values()]
     for _, each in found:
         if each.layout is not torch.strided or not each.is_floating_point():
             message = f"dense floating-point parameters are averaged, and this is {each.dtype}, {each.layout}"
