@@ -6,7 +6,7 @@ rows of both are laid one after another; the scheme adds those that come twice, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -20,15 +20,15 @@ def accumulating(tables: Iterable[torch.Tensor]) -> list[RemovableHandle]:
 
 
 def _accumulating(table: torch.Tensor) -> RemovableHandle:
-    def hook(gradient: torch.Tensor) -> torch.Tensor | None:
-        before = table.grad
+    def hook(gradients: Sequence[torch.Tensor]) -> tuple[torch.Tensor] | None:
+        before, (gradient,) = table.grad, gradients
         if before is None or not before.is_sparse or not gradient.is_sparse:
             return None
         table.grad = None  # torch has nothing to add to
-        return _together(before, gradient)
+        return (_together(before, gradient),)
 
-    register: Callable[[Callable[[torch.Tensor], torch.Tensor | None]], RemovableHandle] = table.register_hook
-    return register(hook)
+    accumulator = torch.autograd.graph.get_gradient_edge(table).node  # DDP keeps it; torch.autograd.grad skips it
+    return accumulator.register_prehook(hook)
 
 
 def _together(before: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
