@@ -63,6 +63,7 @@ FILES = {
     "halves.zen": "strategy halves { others: dense_ring }",
     "model.json": dump_profiles([uniform(0.01, 1000, name="words")]),
     "negative.json": '{"zenc_profiles": 1, "profiles": [{"name": "a", "density": -1}]}',
+    "tiers.zen": "scheme tiers { tier node(8): dense_ring tier cluster: balanced }",
     "train.py": "",
 }
 LONG = "a" * 300
@@ -77,11 +78,15 @@ REFUSED = [
         "balanced --set seed"]),
     ("check", 2, "did you mean 'balanced'?", ["balancd"]),
     ("check balanced --set", 1, "error[", ["seed=x", "sed=3"]),
+    ("new", 2, "a scheme can't be called ''", ["''", "/"]),
     ("check balanced --topology", 1, "error[unknown-topology]", ["nowhere.zen"]),
     ("", 2, "is neither a file nor a scheme that comes with zenc",
         [f"{verb} {LONG}" for verb in ("check", "compile", "draw", "explain")]),
     ("", 1, "error[wrong-topology-size]: ring(5) has 5 ranks",
         [f"{verb} dense_ring --topology ring(5) --ranks 4" for verb in ("check", "compile", "draw", "explain")]),
+    ("", 1, "error[tiers-do-not-divide]: 10 ranks are not whole groups of 8",
+        [f"{verb} tiers.zen --ranks 10" for verb in VERBS]),
+    ("", 1, "help: use 8 ranks, or other sizes of the tiers", [f"{verb} tiers.zen --ranks 4" for verb in VERBS]),
     ("explain balanced", 1, "error[bad-load]", ["--dtype i8"]),
     ("compile", 1, "error[artifact-not-written]", ["balanced -o a_file/out"]),
     ("compile", 1, "it has averagings: ds_sync", ["ds_sync"]),
@@ -203,11 +208,3 @@ def test_what_the_terminal_has_no_character_for(new_zenc: Zenc) -> None:
     done = new_zenc("topo", "show", 'topology t { "\udcff é" like ring(2) }', PYTHONIOENCODING="ascii:strict")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[1] == r"? \xe9"
-
-
-def test_ranks_that_are_no_whole_groups_of_the_tiers(zenc: Zenc) -> None:
-    done = zenc("check", "zen_cluster", "--ranks", "10")
-    assert done.returncode == 1 and done.stdout == ""
-    assert "error[tiers-do-not-divide]: 10 ranks are not whole groups of 8" in done.stderr
-    assert "help: use 8 or 16 ranks, or other sizes of the tiers" in done.stderr
-    assert zenc("check", "zen_cluster", "--ranks", "10", "--set", "gpus=5").returncode == 0

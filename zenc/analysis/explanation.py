@@ -20,7 +20,8 @@ from zenc.common.wording import count, size_text
 from zenc.gradients.index_sets import Figures, Gradients, ensure, figures
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Phase, Plan
-from zenc.verify.proof import Proof, verify
+from zenc.plan.unroll import expand
+from zenc.verify.proof import Proof, prove
 from zenc.verify.provenance import Deliveries
 from zenc.wire.constants import DTYPE_BYTES
 
@@ -132,15 +133,15 @@ def explain(
 
     Raises VerificationError as ``verify`` does, and SchemeError (``bad-load``) for an unknown rank.
     """
-    size = of.size
-    ensure([(not 0 <= rank < size, f"rank {rank} is not among the ranks 0 to {size - 1}")])
+    ensure([(not 0 <= rank < of.size, f"rank {rank} is not among the ranks 0 to {of.size - 1}")])
+    rounds = expand(plan, of.size)
     moves, exact = _Moves(rank), ExactBytes(plan, of, gpu)
 
     def observe(phase: Phase, number: int, deliveries: Deliveries) -> None:
         moves.observe(phase, number, deliveries)
         exact.observe(phase, number, deliveries)
 
-    rounds, proof = verify(plan, size, observe)
+    proof = prove(plan, rounds, observe)
     weight = exact.traffic()
     bytes = _bytes(weight, rank)
     places = [send.span.name if send.span else "" for send in rounds.sends]
@@ -149,8 +150,7 @@ def explain(
         for what, parts, most, line in moves.found
         if what in bytes  # by holders, a message without values is not sent
     )
-    total = weight.total
-    busiest = int(np.maximum(total.sent, total.received).argmax())
+    busiest = int(np.maximum(weight.total.sent, weight.total.received).argmax())
     return Explanation(plan, proof, rank, load, source, messages, _traffic(weight, rank), busiest, figures(of))
 
 

@@ -38,7 +38,7 @@ def new(file: FileArgument, source: FromOption = None, json: JsonOption = False)
 
     Without a suffix the file gets .zen. A file that is there already is left as it is; the status is then 1.
     """
-    path = file if file.suffix else file.with_suffix(SUFFIX)
+    path = file if file.suffix or not file.name else file.with_suffix(SUFFIX)
     if not _NAME.fullmatch(path.stem):
         raise typer.BadParameter(f"a scheme can't be called {path.stem!r}: letters, digits and _, and no digit first")
     with reporting(json):
