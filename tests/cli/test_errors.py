@@ -78,7 +78,7 @@ REFUSED = [
         "balanced --set seed"]),
     ("check", 2, "did you mean 'balanced'?", ["balancd"]),
     ("check balanced --set", 1, "error[", ["seed=x", "sed=3"]),
-    ("new", 2, "a scheme can't be called ''", ["''", "/"]),
+    ("new", 2, "a scheme can't be called '", ["''", "/", "all", "send.zen"]),
     ("check balanced --topology", 1, "error[unknown-topology]", ["nowhere.zen"]),
     ("", 2, "is neither a file nor a scheme that comes with zenc",
         [f"{verb} {LONG}" for verb in ("check", "compile", "draw", "explain")]),

@@ -22,7 +22,6 @@ Examples:
 """
 
 SUFFIX = ".zen"
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="The file to write; the scheme in it is called as the file is.")
@@ -38,14 +37,16 @@ def new(file: FileArgument, source: FromOption = None, json: JsonOption = False)
 
     Without a suffix the file gets .zen. A file that is there already is left as it is; the status is then 1.
     """
+    from zenc.language.lexer import tables
+
     path = file if file.suffix or not file.name else file.with_suffix(SUFFIX)
-    if not _NAME.fullmatch(path.stem):
-        raise typer.BadParameter(f"a scheme can't be called {path.stem!r}: letters, digits and _, and no digit first")
+    if not re.fullmatch(tables().terminals["NAME"], path.stem):
+        rule = "letters, digits and _, no digit first, no word of the language"
+        raise typer.BadParameter(f"a scheme can't be called {path.stem!r}: {rule}")
     with reporting(json):
         text = _text(path.stem, source)
         _create(path, text)
-    next_steps = f"next: zenc check {path}, then zenc explain {path} --ranks 8"
-    said = f"wrote {path}, a scheme called {path.stem}\n{next_steps}"
+    said = f"wrote {path}, a scheme called {path.stem}\nnext: zenc check {path}, then zenc explain {path} --ranks 8"
     answer(json, {"file": str(path), "scheme": path.stem, "from": source}, said)
 
 
@@ -63,8 +64,7 @@ def _text(name: str, source: str | None) -> str:
     schemes = load_file(path).main.schemes
     if not schemes:
         raise SchemeError(Diagnostic("no-scheme", f"{path} has no scheme", help="`zenc list` shows schemes"))
-    old = schemes[0].name.text
-    text = re.sub(rf"^(\s*scheme\s+){re.escape(old)}\b", rf"\g<1>{name}", found.text, count=1, flags=re.MULTILINE)
+    text = re.sub(rf"^(\s*scheme\s+){schemes[0].name.text}\b", rf"\g<1>{name}", found.text, count=1, flags=re.MULTILINE)
     return text if source else re.sub(rf"\bmine(?=\{SUFFIX}|\.svg|_alone)", name, text)
 
 
