@@ -327,8 +327,7 @@ class _Named:
 
 
 def _told_of(state: ZencState) -> Options:
-    rules = {f"rule {number}": rule for number, rule in enumerate(state.rules)}
-    return {number: f"{rule.text}: {', '.join(rule.served.names)}" for number, rule in rules.items()}
+    return {f"rule {number}": f"{rule.text}: {', '.join(rule.served.names)}" for number, rule in enumerate(state.rules)}
 
 
 def _listed(names: Iterable[str]) -> tuple[str, ...]:

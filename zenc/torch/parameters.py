@@ -120,11 +120,8 @@ def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[
             raise SchemeError(Diagnostic("sparse-already", message, help="leave it out of dense="))
         if name not in known:
             message = f"the model has no parameter '{name}' to train"
-            raise SchemeError(
-                Diagnostic(
-                    "unknown-parameter", message, help=_advice(name, [each for each in known if each not in sparse])
-                )
-            )
+            help = _advice(name, [each for each in known if each not in sparse])
+            raise SchemeError(Diagnostic("unknown-parameter", message, help=help))
     return {name: known[name] for name in wanted}
 
 
@@ -165,9 +162,7 @@ def served_by(
         help = "dense=True gives it all but the small ones; dense=[names] some"
         if every:
             most = max(each.numel() for each in every.values())
-            help = (
-                f"none has least_values={least} values: give least_values={most} or less, or the names as dense=[...]"
-            )
+            help = f"none has least_values={least} values: give least_values={most} or less, or names as dense=[...]"
         raise SchemeError(Diagnostic("needs-dense", message, help=help))
     if sparse:
         log.warning("zenc.attach: %s sums dense gradients; %s stay with DDP", plan.scheme, ", ".join(sparse))

@@ -74,15 +74,20 @@ def attached_hook(slot: Slot, bucket: GradBucket) -> torch.futures.Future[torch.
     return slot.tenant.reduce(bucket) if slot.tenant else own_way(bucket, slot.group)
 
 
+def slot_of(ddp_model: DistributedDataParallel) -> Slot | None:
+    """Return the slot of ``ddp_model`` itself, rather than of the model that it is a copy of; None without one."""
+    slots = [slot for _, slot in ddp_model._comm_hooks if isinstance(slot, Slot) and slot.is_of(ddp_model)]
+    return slots[0] if slots else None
+
+
 def take(ddp_model: DistributedDataParallel, tenant: Tenant) -> Slot:
     """Let ``tenant`` average the gradients of ``ddp_model``.
 
     Raises SchemeError (``hook-taken``) if something else does.
     """
-    for hook, slot in ddp_model._comm_hooks:
-        if hook is attached_hook and isinstance(slot, Slot) and slot.is_of(ddp_model) and not slot.tenant:
-            slot.tenant = tenant
-            return slot
+    if (free := slot_of(ddp_model)) and not free.tenant:
+        free.tenant = tenant
+        return free
     slot = Slot(ddp_model.process_group, tenant)
     try:
         ddp_model.register_comm_hook(slot, attached_hook)
@@ -96,6 +101,5 @@ def take(ddp_model: DistributedDataParallel, tenant: Tenant) -> Slot:
 
 def release(ddp_model: DistributedDataParallel, tenant: Tenant) -> None:
     """Let gradients of ``ddp_model`` go DDP's own way again, if ``tenant`` averages them."""
-    for _, slot in ddp_model._comm_hooks:
-        if isinstance(slot, Slot) and slot.tenant is tenant:
-            slot.tenant = None
+    if (slot := slot_of(ddp_model)) and slot.tenant is tenant:
+        slot.tenant = None

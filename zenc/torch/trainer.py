@@ -8,6 +8,7 @@ from transformers import TrainerCallback
 
 from zenc.torch.attach import attach
 from zenc.torch.handle import Attachment
+from zenc.torch.slot import slot_of
 
 
 class TrainerAttach(TrainerCallback):
@@ -22,5 +23,7 @@ class TrainerAttach(TrainerCallback):
         self.handle: Attachment | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Attach the scheme to ``trainer.model_wrapped``; raises as ``zenc.attach``."""
-        self.handle = attach(self.trainer.model_wrapped, self.scheme, **self.options)
+        """Attach the scheme to ``trainer.model_wrapped``, which may have it from before; raises as ``zenc.attach``."""
+        model = self.trainer.model_wrapped
+        if self.handle is None or not (slot := slot_of(model)) or not slot.tenant:
+            self.handle = attach(model, self.scheme, **self.options)

@@ -39,9 +39,8 @@ class MetricsLog:
 def log_for(writer: Any, every: int, step: Callable[[], int] | None, prefix: str) -> MetricsLog:
     """Return the log that writes metrics to ``writer``; raises ZencError (``unknown-writer``)."""
     if every < 1:
-        raise ZencError(
-            Diagnostic("unknown-writer", f"metrics are written every 1st step or fewer, not every {every}th")
-        )
+        message = f"metrics are written every 1st step or fewer, not every {every}th"
+        raise ZencError(Diagnostic("unknown-writer", message))
     if callable(getattr(writer, "register", None)) and callable(getattr(writer, "collect", None)):
         return PrometheusLog(writer, prefix)
     return StepLog(_write_to(writer), every, step, prefix)

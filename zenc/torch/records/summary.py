@@ -105,10 +105,8 @@ class TrainingSummary:
         for way, bytes in self.saved.items():
             whole = total.bytes_sent + bytes
             if whole:
-                much, word = (
-                    f"{size_text(abs(bytes))} ({share_text(abs(bytes) / whole)})",
-                    "less" if bytes >= 0 else "MORE",
-                )
+                much = f"{size_text(abs(bytes))} ({share_text(abs(bytes) / whole)})"
+                word = "less" if bytes >= 0 else "MORE"
                 yield f"{much} {word} sent than by DDP's {way} all-reduce"
         if total.chosen:
             much = f"{seconds_text(abs(total.gained))} {'less' if total.gained >= 0 else 'MORE'}"
