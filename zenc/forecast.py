@@ -32,9 +32,9 @@ from zenc.simulator.training import advice as advising
 from zenc.simulator.training.advice import Advice
 from zenc.simulator.training.model_profile import (
     ModelProfile,
-    find_model_profile,
     load_of,
     load_of_model,
+    read_gradients,
     read_model_profile,
 )
 from zenc.strategy.predicted_step import PredictedStep, predict_step
@@ -267,7 +267,9 @@ def advise(
     """
     cluster = _cluster(topology)
     (size,) = _sizes(ranks, cluster)
-    model = _model(gradients)
+    if isinstance(gradients, str | os.PathLike):
+        gradients = read_gradients(gradients)
+    model = gradients if isinstance(gradients, ModelProfile) else None
     if device is None and model is not None and model.device == "cuda":
         device = "gpu"
     if model is None:
@@ -286,12 +288,6 @@ def _lossy(given: File | Iterable[File]) -> list[File]:
     if given == "all":
         return [entry["name"] for entry in shipped() if entry["compression"]]
     return [given] if isinstance(given, str | os.PathLike) else list(given)
-
-
-def _model(gradients: Gradients) -> ModelProfile | None:
-    if isinstance(gradients, str | os.PathLike):
-        return find_model_profile(gradients)
-    return gradients if isinstance(gradients, ModelProfile) else None
 
 
 def _profiles(gradients: Gradients) -> dict[str, Profile]:

@@ -1,7 +1,9 @@
 """``zenc profile`` and ``zenc lab``: profiles shown and drawn, and ranks on hosts of this machine."""
 
 import json
+import os
 import re
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -42,11 +44,13 @@ def test_what_is_recorded_is_shown(zenc: Zenc, write: Write) -> None:
     [([], 0.05), (["--zipf", "1.05"], None), (["--overlap", "0.4"], 0.4), (["--core", "0.6"], 0.62)],
     ids=str,
 )
-def test_what_is_made_up_is_shown(zenc: Zenc, law: list[str], overlap: float | None) -> None:
+def test_what_is_made_up_is_shown(zenc: Zenc, tmp_path: Path, law: list[str], overlap: float | None) -> None:
     options = ["--units", "20000", "--width", "8", "--dtype", "bf16", "--density", "0.05", "--name", "any"]
     done = zenc("profile", "draw", *options, *law, "-o", "any.json")
     assert done.returncode == 0, done.stderr
-    (made,) = shown(zenc, "any.json", "--ranks", "3")["profiles"]
+    os.mkfifo(tmp_path / "pipe")
+    threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[(tmp_path / "any.json").read_bytes()]).start()
+    (made,) = shown(zenc, "pipe", "--ranks", "3")["profiles"]  # what comes by a pipe can be read once
     assert made["density"] == pytest.approx(0.05)
     assert (made["ranks"], made["recorded"], made["holders"]["ranks"]) == (None, None, 3)
     assert sum(made["holders"]["share_of_held"]) == pytest.approx(1)

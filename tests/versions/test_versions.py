@@ -22,7 +22,7 @@ from zenc import api
 from zenc.codegen.artifact import load_artifact
 from zenc.common.versioned import FORMS
 from zenc.errors import ZencError
-from zenc.gradients.profile_io import read_profile
+from zenc.gradients.profile_io import read_profiles
 from zenc.kinds import open as open_text
 from zenc.simulator.calibration import read_calibration
 from zenc.simulator.training.model_profile import read_model_profile
@@ -32,7 +32,7 @@ RELEASES = sorted(path for path in HERE.iterdir() if re.fullmatch(r"\d+\.\d+", p
 NEWEST = RELEASES[-1]
 OLDEST_MODEL = replace(MODEL, parameters=tuple(replace(each, ready=None, forward=None) for each in MODEL.parameters))
 READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "profiles.json": ("zenc_profiles", lambda path: read_profile(path).to_json() == PROFILE.to_json()),
+    "profiles.json": ("zenc_profiles", lambda path: read_profiles(path)[PROFILE.name].to_json() == PROFILE.to_json()),
     "model.json": (
         "zenc_profiles",
         lambda path: read_model_profile(path).to_json() in (MODEL.to_json(), OLDEST_MODEL.to_json()),

@@ -129,9 +129,9 @@ def profiles_of(
         return [{each.name: each} for each in made]
     if densities or zipf is not None:
         raise typer.BadParameter("--density and --zipf make a profile, and --profile has one: give either")
-    from zenc.gradients.profile_io import read_profile, read_profiles
+    from zenc.gradients.profile_io import read_profiles
 
-    return [{name: read_profile(path, name) for name in names} if names else read_profiles(path)]
+    return [read_profiles(path, names)]
 
 
 def even_gradient() -> Diagnostic:

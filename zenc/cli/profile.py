@@ -88,13 +88,13 @@ def show(
     """Print overlap, densification, skewness and holders; of a model also when its gradients are ready."""
     with common.reporting(json):
         from zenc.gradients import profile_report
-        from zenc.gradients.profile_io import read_profile, read_profiles
+        from zenc.gradients.profile_io import read_profiles
         from zenc.simulator.training import profile_text
-        from zenc.simulator.training.model_profile import find_model_profile
+        from zenc.simulator.training.model_profile import ModelProfile, read_gradients
 
-        model = None if parameter else find_model_profile(file)
-        found = {name: read_profile(file, name) for name in parameter or ()}
-        found = found or (dict(model.profiles) if model else read_profiles(file))
+        read = read_profiles(file, parameter) if parameter else read_gradients(file)
+        model = read if isinstance(read, ModelProfile) else None
+        found = dict(read.profiles) if isinstance(read, ModelProfile) else read
         sizes = {name: profile_report.ranks_of(each, ranks) for name, each in found.items()}
         shown = [profile_report.to_json(each, sizes[name]) for name, each in found.items()]
         missing = common.without_plots(plot)

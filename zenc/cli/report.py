@@ -30,8 +30,8 @@ Examples:
 
 \b
 What is in it: which scheme is the fastest, and how sure that is; predicted beside measured; the gradients; the network
-with its drawing; and of each scheme its proof, its phases, its drawing and its text. The file loads nothing from
-elsewhere: send it, or put it beside a paper.
+with its drawing; and of each scheme its proof, its phases, its drawing and its text.
+
 \b
 --measured takes what `python -m benchmarks.lab --json` writes, or seconds of a call that you have measured otherwise:
   {"balanced": 0.0123, "holders": 0.0110}

@@ -30,14 +30,14 @@ Examples:
   zenc simulate balanced zen_cluster --topology 'nodes(16, gpus = 8)' --profile model.json
   zenc simulate balanced --ranks 8 --trace trace.json
 
+\b
 What it answers: which scheme is fastest for this gradient, on this cluster, and why.
   1. Say what the gradient is like: --profile FILE (of zenc profile or zenc.Profiler), or --density, --units, --zipf.
   2. Say what the cluster is like: --topology, or --ranks and --bandwidth for one switch; --calibration FILE for what
      zenc calibrate measured there. Without one latencies and kernels are guesses, which the last line says.
   3. Read the table. "ratio" is to the best. "bottleneck" is the link that carries for longest: near 100 % of the time,
      bytes decide; far below it, steps, messages and kernels do.
-Several numbers after --ranks, --density or --bandwidth make a table for each, and a curve with --plot.
---trace writes what ranks do when; open it at https://ui.perfetto.dev.
+Several numbers of --ranks, --density or --bandwidth make tables, and curves by --plot; ui.perfetto.dev shows a --trace.
 
 \b
 A whole step of training by a strategy: its seconds, and how much of them is exposed communication.

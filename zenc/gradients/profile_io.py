@@ -36,9 +36,10 @@ def dump_profiles(profiles: Iterable[Profile], model: dict[str, Any] | None = No
     return f'{{"{PROFILES.key}": {PROFILES.version}, {about}"profiles": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
-def read_profiles(path: str | os.PathLike[str]) -> dict[str, Profile]:
-    """Return the profiles in a file by name; raises CostError (``bad-profile``) for anything else."""
-    return profiles_in(path, parsed(path))
+def read_profiles(path: str | os.PathLike[str], names: Iterable[str] | None = None) -> dict[str, Profile]:
+    """Return the profiles in a file by name, all or those called ``names``; raises CostError (``bad-profile``)."""
+    found = profiles_in(path, parsed(path))
+    return {name: _called(name, found, path) for name in names} if names else found
 
 
 def profiles_in(path: str | os.PathLike[str], data: Any, none: bool = False) -> dict[str, Profile]:
@@ -58,26 +59,21 @@ def profiles_in(path: str | os.PathLike[str], data: Any, none: bool = False) -> 
     return named
 
 
-def read_profile(path: str | os.PathLike[str], name: str | None = None) -> Profile:
-    """Return the profile ``name`` of a file, or the only one in it; raises CostError (``bad-profile``)."""
-    found = read_profiles(path)
-    if name is None and len(found) == 1:
-        return next(iter(found.values()))
-    names = ", ".join(repr(each) for each in list(found)[:10])
-    if name is None:
-        raise _bad(f"{path} holds {len(found)} profiles: {names}", "choose one by its name")
-    if name not in found:
-        near = get_close_matches(name, found, 1)
-        raise _bad(f"{path} has no profile '{name}', but {names}", f"did you mean '{near[0]}'?" if near else None)
-    return found[name]
-
-
 def parsed(path: str | os.PathLike[str]) -> Any:
     """Return the JSON data in a file, unchecked; raises CostError (``bad-profile``)."""
     try:
         return read_json(path, MOST_BYTES)
     except (OSError, ValueError) as error:
         raise _bad(f"{path} holds no profiles: {first_line(error)}") from error
+
+
+def _called(name: str, found: dict[str, Profile], path: str | os.PathLike[str]) -> Profile:
+    if name not in found:
+        near = get_close_matches(name, found, 1)
+        names = ", ".join(repr(each) for each in list(found)[:10])
+        help = f"did you mean '{near[0]}'?" if near else None
+        raise _bad(f"{path} has no profile '{name}', but {names}", help)
+    return found[name]
 
 
 def _profile(place: str, entry: Any) -> Profile:

@@ -134,17 +134,17 @@ _CODEC = Codec({ModelProfile: tuple("" if each.name == "profiles" else each.name
 
 def read_model_profile(path: str | os.PathLike[str]) -> ModelProfile:
     """Read the model profile in a file, without trust; raises CostError (``bad-profile``)."""
-    found = find_model_profile(path)
-    if found is None:
+    found = read_gradients(path)
+    if not isinstance(found, ModelProfile):
         raise _bad(f"{path} holds no profile of a model")
     return found
 
 
-def find_model_profile(path: str | os.PathLike[str]) -> ModelProfile | None:
-    """Read the model profile as ``read_model_profile`` does; None where a file has none."""
+def read_gradients(path: str | os.PathLike[str]) -> ModelProfile | dict[str, Profile]:
+    """Read the model profile in a file, or else its profiles by name; raises CostError (``bad-profile``)."""
     data = parsed(path)
     if not isinstance(data, dict) or "model" not in data:
-        return None
+        return profiles_in(path, data)
     try:
         made: ModelProfile = _CODEC.item(data, "model", ModelProfile)
         made = replace(made, profiles=profiles_in(path, data, none=True))
