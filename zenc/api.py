@@ -156,7 +156,7 @@ class SchemeText(OpenedText):
         that the scheme allows.
 
         Args:
-            phase: ``push`` or ``pull``, or ``announce`` under ``balanced by holders``; without it, all.
+            phase: ``push``, ``pull``, or under ``balanced by holders`` ``announce`` or ``directory``; without it, all.
             steps: the first and the last step of each phase, from 1; None is the very last one.
             gradient: on a topology, arrows get the colour of the load that it puts on links.
 

@@ -41,7 +41,7 @@ def list_(
 ) -> None:
     """List the schemes that come with zenc, by their four dimensions and what travels in push and pull.
 
-    A terminal also gets what each of them is in a sentence; other programs get one line a scheme, or --json.
+    A terminal also gets what each of them is in a sentence. Below a scheme stand its tiers, candidates and losses.
     """
     with reporting(json):
         from zenc.scheme.library import shipped
