@@ -95,7 +95,8 @@ def simulate(
     cluster = _cluster(topology)
     known = _known(calibration, bandwidth, cluster, device)
     sizes = _sizes(ranks, cluster)
-    places = [SweepPoint(size, _profiles(gradients), cluster, known, ready or {}) for size in sizes]
+    summed = _profiles(gradients)
+    places = [SweepPoint(size, summed, cluster, known, ready or {}) for size in sizes]
     files = [schemes] if isinstance(schemes, str | os.PathLike) else list(schemes)
     return sweep(planners_of(files, Request(params=params, topology=cluster, link=link)), places, trace=trace)
 

@@ -1,6 +1,7 @@
 """Advice: whether zenc is worth it, against DDP and no communication."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +151,8 @@ def test_what_can_not_be_is_said(options: dict[str, Any]) -> None:
         zenc.advise(WORDS, **{"ranks": 4, **options})
 
 
-@pytest.mark.parametrize("given", [WORDS, [WORDS], {"words": WORDS}])
-def test_simulate_and_tune_take_gradients_as_objects(given: Profile | list[Profile] | dict[str, Profile]) -> None:
+@pytest.mark.parametrize("given", [WORDS, iter([WORDS]), {"words": WORDS}])
+def test_simulate_and_tune_take_gradients_as_objects(given: Profile | Iterator[Profile] | dict[str, Profile]) -> None:
     found = zenc.simulate("balanced", given, ranks=[2, 4], bandwidth="1 Gbit/s")
     assert [point.size for point in found.points] == [2, 4] and found.notes[0].startswith("not calibrated: 20 us")
 
