@@ -118,6 +118,7 @@ class Averager:
         report, artifacts = obtained_by_all(self._obtain, self._told, group, self._given)
         seconds = deadline_of(self._given, group)
         whole = communicator_for(group, seconds)
+        whole.users += 1
         collectives: list[Collective | None] = []
         for groups in report.proofs[0].steps:
             own = next(each for each in groups if whole.rank in each)
@@ -127,8 +128,7 @@ class Averager:
                 continue
             old = before.collectives[0] if before and report.averaging.outer else None
             given = among, artifacts.__getitem__, backend, seconds
-            one = load_among(*given, shared_memory=self._shared_memory, before=old)
-            collectives.append(in_group(one))
+            collectives.append(in_group(load_among(*given, shared_memory=self._shared_memory, before=old)))
         return Connected(report.averaging, whole, tuple(collectives))
 
     def _told(self, found: tuple[AveragingReport, dict[int, Artifact]]) -> dict[str, str]:

@@ -94,6 +94,7 @@ def load_among(
 
         collective = ChoosingCollective(choosing, communicator, collective, loading.load, device)
     collective.origin = Origin(again, deadline)
+    communicator.users += 1
     if goes_on:
         from zenc.runtime.rebuilding.survivors import KeptByCollective, go_on, kept_by_all
 

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, overload
 
 import torch
@@ -304,7 +303,8 @@ class _AttachOptions:
         rules, groups = rules_for(parameters_of, obtain, group, seconds, self.capacity, self.shared_memory)
         state = ZencState(rules, group, named.names, profiler=self.profiler)
         chosen = [each for each in state.collectives if isinstance(each, ChoosingCollective)]
-        state.plan.grouping = grouping_of(groups, state.collective.communicator, partial(_choices, chosen))
+        communicator = state.collective.communicator
+        state.plan.grouping = grouping_of(groups, communicator, lambda: sum(each.choices for each in chosen))
         return state
 
 
@@ -332,11 +332,6 @@ def _told_of(state: ZencState) -> Options:
 
 def _listed(names: Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _choices(of: Iterable[ChoosingCollective]) -> int:
-    """Return the number of trials of schemes, and of changes to another one."""
-    return sum(each.choices for each in of)
 
 
 def _strategy(scheme: Scheme, params: Parameters | None) -> Callable[[int], CompiledStrategy] | None:
@@ -396,3 +391,6 @@ def carry_over(before: Attachment | None, handle: Attachment) -> None:
         before.state.log.undo_step()
         handle.state.log.goes_on_from(before.state.log)
     handle.load_state_dict(communicator.worker.within(lambda: kept_by_all(own, communicator)))
+    for old in before.collectives if before is not None else ():
+        if old.communicator is communicator:
+            old.close()

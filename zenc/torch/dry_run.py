@@ -230,16 +230,16 @@ def observed(
 
     Embeddings with dense gradients are among the tables without being named. Raises as ``zenc.attach`` does.
     """
-    group = ddp_model.process_group
-    agreement = agreement_in(group, deadline)
+    agreement = agreement_in(ddp_model.process_group, deadline)
     embeddings = [m.weight for m in ddp_model.module.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
     counted = tuple(dict.fromkeys([*tables, *(names[each] for each in embeddings if each.requires_grad)]))
-    observer = Observer(group, names, counted, profiler, agreement.communicator)
+    observer = Observer(ddp_model.process_group, names, counted, profiler, agreement.communicator)
     try:
         slot, _ = agreement.obtained(lambda: take(ddp_model, observer), lambda _: {"tables": ", ".join(counted)})
     except BaseException:
         release(ddp_model, observer)
         raise
+    agreement.communicator.users += 1
     observer.clock = PassClock(ddp_model, observer.parameters, lambda: observer.counts_next)
     return DryRun(counted, observer, slot)
 

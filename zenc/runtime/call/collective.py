@@ -209,7 +209,10 @@ class Collective(PlannedCalls):
         from zenc.runtime.group.process_groups import communicator_for
 
         assert self.origin is not None
-        return self.origin.again(communicator_for(group, self.origin.deadline), self)
+        rebuilt = self.origin.again(communicator_for(group, self.origin.deadline), self)
+        if rebuilt.communicator is self.communicator:
+            self.close()
+        return rebuilt
 
     def close(self) -> None:
         """Let go of the group; all ranks call it, after the last call.

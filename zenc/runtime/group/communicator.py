@@ -64,7 +64,7 @@ class Communicator:
     is_whole: bool = True
     """False for a communicator of only some ranks of ``parent``."""
     users: int = 0
-    """The number of users that it was given to, and that may let go of it."""
+    """The number of users that keep it, each of whom counts itself, and may let go of it."""
     is_closed: bool = False
     """True once it was closed: by its users, or since its parent was."""
     enders: list[threading.Thread] = field(default_factory=list)
@@ -209,12 +209,11 @@ def _not_together(purpose: str, seconds: float | None, failure: RuntimeError, wa
     text = first_line(failure)
     if "timed out" in text.lower():
         help = "see whether those ranks are alive and make the same calls; deadline= sets how long to wait"
-        late = Diagnostic("deadline", waited, notes=(text,), help=help)
-        return SynchronisationError(late) if seconds is None else ranks_missing(seconds, failure)
+        late = SynchronisationError(Diagnostic("deadline", waited, notes=(text,), help=help))
+        return late if seconds is None else ranks_missing(seconds, failure)
     help = "a rank has died or given up: its own output says why"
-    return SynchronisationError(
-        Diagnostic("peer-lost", f"a rank was lost before all came to {purpose}", notes=(text,), help=help)
-    )
+    lost = Diagnostic("peer-lost", f"a rank was lost before all came to {purpose}", notes=(text,), help=help)
+    return SynchronisationError(lost)
 
 
 def ranks_missing(deadline: float, error: Exception) -> SynchronisationError:

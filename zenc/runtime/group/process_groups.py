@@ -142,12 +142,9 @@ def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Commu
     group = _ensured(parent)
     for communicator in _communicators:
         if communicator.parent() is group and communicator.is_whole and communicator.broken is None:
-            communicator.users += 1
             return communicator
     _end_useless()
-    communicator = in_plain_surroundings(partial(_make, group, deadline))
-    communicator.users = 1
-    return communicator
+    return in_plain_surroundings(partial(_make, group, deadline))
 
 
 def communicator_among(ranks: Sequence[int], whole: Communicator, deadline: float) -> Communicator:
