@@ -241,7 +241,7 @@ def test_help_says_what_to_do(two):
     assert said["seven"] == said["load seven"] == "unreadable-file: `zenc list` has the names"
     assert said["no module"].startswith("not-ddp: it is no torch.nn.Module")
     assert said["small"].startswith("needs-dense: none has least_values=1024 values: give least_values=8 or less")
-    assert said["double"].startswith("unsupported-dtype: its residuals are float32")
+    assert said["double"].startswith("unsupported-dtype: what is lost is float32")
     assert said["weight"] == "unknown-parameter: did you mean '0.weight' or '1.weight'?"
     assert said["module"] == "unknown-parameter: did you mean '1.bias'?"
     assert said["stats"].startswith("UnknownReport error[unknown-parameter]: there are no statistics of 'weight'")

@@ -120,11 +120,11 @@ class Collective(PlannedCalls):
 
         Args:
             tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of the
-                same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the CPU or a
-                CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit sums
-                accumulate in float32 at every merge. Signed integers and uint8 have exact sums, which wrap, under
-                schemes that lose nothing. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed in
-                place, and returned; a ``Work`` ends with a tensor over its memory.
+                same shape and sparse dimensions is returned); of float32, float16 or bfloat16, on the CPU or a CUDA
+                device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit sums accumulate in
+                float32 at every merge. Schemes that lose nothing also take float64, and signed integers and uint8,
+                whose sums are exact, and wrap. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is
+                summed in place, and returned; a ``Work`` ends with a tensor over its memory.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
                 ReduceOp.AVG of torch.distributed, which mean the same.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.

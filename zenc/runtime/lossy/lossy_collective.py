@@ -101,7 +101,7 @@ class LossyCollective(Collective):
         """Raise TensorError (``unsupported-dtype``) where tensors of any of ``dtypes`` have no residuals."""
         for dtype in set(dtypes).difference(DTYPES):
             message = f"{self.artifact.plan.scheme} takes float32, float16 and bfloat16, not {dtype}"
-            help = "its residuals are float32: convert the tensor, or sum it by a scheme that loses nothing"
+            help = "what is lost is float32: convert the tensor, or sum it by a scheme that loses nothing"
             raise TensorError(Diagnostic("unsupported-dtype", message, help=help))
 
     def _run(
