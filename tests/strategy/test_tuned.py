@@ -21,7 +21,7 @@ from zenc.strategy.simulation.model_step import step_of
 from zenc.strategy.simulation.step import StepTensor
 
 SIZES = {
-    "head": 40_000, "block.1.weight": 2_000_000, "block.1.bias": 500, "block.0.weight": 3_000_000, "block.0.bias": 9,
+    "head": 40_000, "block.1.weight": 2_000_000, "block.1.bias": 500, "block.0.weight": 3_000_000, "block.0.bias": 0,
 }  # fmt: skip
 LOSSY = "dense_ring, topk_a2a(0.01), one_bit"
 

@@ -170,16 +170,15 @@ class _Looked:
         return [self.fixed.get(at, name) for at in range(len(self.step.tensors))]
 
     def _from(self, ends: Sequence[int], start: str) -> tuple[float, tuple[str, ...]]:
-        names = self.names
         calls = StepCalls(self.step, ends, self.table, self._all(start))
         for _ in range(PASSES):
             before = calls.seconds
             for at in self.order:
-                seconds = calls.with_each(at, names)
-                self.tried += len(names)
+                seconds = calls.with_each(at, self.names)
+                self.tried += len(self.names)
                 least = int(seconds.argmin())
                 if seconds[least] < calls.seconds * BETTER:
-                    calls.change(at, names[least])
+                    calls.change(at, self.names[least])
             if calls.seconds >= before * BETTER:
                 break
         return calls.seconds, tuple(calls.schemes)

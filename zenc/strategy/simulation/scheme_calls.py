@@ -103,7 +103,7 @@ class SchemeTable:
 
     def hosted_in_vain(self, least: int, most: int) -> tuple[str, ...]:
         """Return the schemes that the host calls no sooner than the GPU, for ``least`` values to ``most``."""
-        sizes = [1 << power for power in range(least.bit_length() - 1, most.bit_length() + 1)]
+        sizes = [1 << power for power in range(max(least.bit_length() - 1, 0), most.bit_length() + 1)]
         hosted = [name for name in self.plans if name.endswith(ON_HOST)]
 
         def in_vain(name: str) -> bool:
@@ -146,7 +146,7 @@ class StepCalls:
             sums: dict[str, int] = {}
             for tensor, scheme in zip(step.tensors[start:end], self.schemes[start:end], strict=True):
                 sums[scheme] = sums.get(scheme, 0) + tensor.numel
-            self._sums.append(sums)
+            self._sums.append({scheme: numel for scheme, numel in sums.items() if numel})
         self._gaps = [sum(tensor.gap for tensor in step.tensors[s:e]) for s, e in pairwise(self.cuts)]
         self._timeline = Timeline(after_gap(_matrices(self.operations()), np.array(self._gaps)))
 
@@ -193,10 +193,11 @@ class StepCalls:
 
     def _changed(self, group: int, tensor: int, scheme: str) -> dict[str, int]:
         sums, numel = dict(self._sums[group]), self.step.tensors[tensor].numel
-        sums[self.schemes[tensor]] -= numel
-        if not sums[self.schemes[tensor]]:
-            del sums[self.schemes[tensor]]
-        sums[scheme] = sums.get(scheme, 0) + numel
+        if numel:  # an empty tensor takes part in no call
+            sums[self.schemes[tensor]] -= numel
+            if not sums[self.schemes[tensor]]:
+                del sums[self.schemes[tensor]]
+            sums[scheme] = sums.get(scheme, 0) + numel
         return sums
 
 
