@@ -16,7 +16,6 @@ import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ from zenc.common.wording import dotted_like
 from zenc.errors import Diagnostic, SchemeError, TensorError
 from zenc.plan.ir import Plan
 from zenc.scheme.compression import LowRank
+from zenc.strategy.model import is_like
 
 log = logging.getLogger("zenc")
 
@@ -100,10 +100,10 @@ def all_dense_parameters(
     known = {name: each for name, each in model.named_parameters() if each.requires_grad and name not in sparse}
     patterns = [exclude] if isinstance(exclude, str) else list(exclude)
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in known):
+        if not any(is_like(name, pattern) for name in known):
             message = f"the model has no parameter with a dense gradient that is called '{pattern}'"
             raise SchemeError(Diagnostic("unknown-parameter", message, help=_advice(pattern, known)))
-    return {name: each for name, each in known.items() if not any(fnmatchcase(name, each) for each in patterns)}
+    return {name: each for name, each in known.items() if not any(is_like(name, each) for each in patterns)}
 
 
 def _advice(name: str, known: Collection[str]) -> str:
