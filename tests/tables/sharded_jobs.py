@@ -54,8 +54,11 @@ def trained(group: dist.ProcessGroup, name: str, scheme: str, steps: int, width:
         for optimizer, schedule in zip((sharded, reference), schedules, strict=True):
             optimizer.step()
             schedule.step()
-    state = sharded.state_dict()
-    whole = sharded.state_dict(whole=True)
+    few = torch.nn.Parameter(torch.ones(1, width, dtype=kind))  # a row, which most ranks don't own
+    few.grad = torch.full_like(few, torch.nan).to_sparse(1)
+    of_few = zenc.ShardedTableOptimizer([few], make, collective, **options)
+    assert of_few.clip_grad_norm_(1.0, [plain]).isnan() and plain.grad.values().isnan().all(), "as by torch's own"
+    state, (whole, _) = sharded.state_dict(), [each.state_dict(whole=True) for each in (sharded, of_few)]
     again = make([plain], **options)
     again.load_state_dict(whole)
     known, loaded = reference.state_dict()["state"][0], again.state_dict()["state"][0]

@@ -281,9 +281,9 @@ class ShardedTableOptimizer(Optimizer):
         communicator = self.collective.communicator
         told = communicator.worker.run(lambda: gather(communicator, struct.pack("<d", squares)))
         dense = [values_of(other) for other in others if other.grad is not None]
-        of_others = [float(torch.linalg.vector_norm(each.double())) ** 2 for each in dense]
+        of_others = [float(torch.linalg.vector_norm(each.double()).square()) for each in dense]
         total = math.sqrt(math.fsum([struct.unpack("<d", each)[0] for each in told] + of_others))
-        scale = min(1.0, max_norm / (total + 1e-6))
+        scale = min(max_norm / (total + 1e-6), 1.0)  # NaN stays
         for values in (*dense, *(sums.values() for sums in self._pushed)):
             values.mul_(scale)
         return torch.tensor(total, dtype=torch.float64, device="cpu")

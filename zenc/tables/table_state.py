@@ -6,6 +6,7 @@ sharded = zenc_rows: 1   the same of m rows   rows: {number: ids [m]}
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,10 +34,7 @@ def whole_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]], colle
     """Return the states of all rows [rows, ...], gathered from their owners; all ranks together."""
     return {
         "state": {
-            n: {
-                **copied(table.once),
-                **{name: _gathered(table, state, collective) for name, state in table.states.items()},
-            }
+            n: {**copied(table.once), **{key: _gathered(table, each, collective) for key, each in table.states.items()}}
             for n, table in enumerate(tables)
         },
         "param_groups": groups,
@@ -48,11 +46,11 @@ def _gathered(table: OwnedRows, state: torch.Tensor, collective: Collective) -> 
 
     Rows of one element may have other owners than longer ones.
     """
-    rows, width = table.parameter.shape[0], max(1, table.parameter[:1].numel())
-    wide = state.reshape(len(state), -1)
+    rows, width, numbers = len(table.parameter), max(1, table.parameter[:1].numel()), math.prod(state.shape[1:])
+    wide = state.reshape(len(state), numbers)
     wide = wide if wide.shape[1] == width else wide.expand(-1, min(width, 2))
     found = collective.all_gather(of_rows(table.ids, wide.contiguous(), (rows, wide.shape[1])))
-    return found.values()[:, : max(1, state[:1].numel())].reshape(rows, *state.shape[1:]).clone()
+    return found.values()[:, :numbers].reshape(rows, *state.shape[1:]).clone()
 
 
 def read_pieces(
