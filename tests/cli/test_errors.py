@@ -50,6 +50,8 @@ def test_diagnostics_as_json(zenc: Zenc, write: Write, verb: str) -> None:
     assert diagnostic["severity"] == "error"
     assert "rong" in diagnostic["message"]
     assert done.stderr.startswith("mine.zen:2:20: error[")
+    unset = zenc(verb, "mine.zen", "--json", ZENC_ATTACH="2")
+    assert json.loads(unset.stdout)["diagnostics"][0]["id"] == "bad-environment"
 
 
 FILES = {

@@ -164,7 +164,7 @@ def test_what_is_published_is_found(directory):
     assert path.read_text() == "library"
 
 
-@pytest.mark.parametrize("damage", ["truncated", "foreign", "no manifest", "odd manifest", "gone", "a file"])
+@pytest.mark.parametrize("damage", ["truncated", "foreign", "no manifest", "[1]", "[" * 2000, "gone", "a file"])
 def test_damaged_entries_are_not_used_and_replaced(directory, damage):
     path = cache.publish(directory, KEY, cache.LIBRARY, fill())
     manifest = path.parent / cache.MANIFEST
@@ -174,15 +174,15 @@ def test_damaged_entries_are_not_used_and_replaced(directory, damage):
         path.write_text("LIBRARY")
     elif damage == "no manifest":
         manifest.unlink()
-    elif damage == "odd manifest":
-        manifest.write_text("[1]")
+    elif damage.startswith("["):
+        manifest.write_text(damage)
     else:
         path.unlink()
     if damage == "a file":
         manifest.unlink()
         path.parent.rmdir()
         path.parent.write_text("")
-    assert cache.lookup(directory, KEY, cache.LIBRARY) is None
+    assert cache.lookup(directory, KEY, cache.LIBRARY) is None and (damage[0] != "[" or cache.entries() == [])
     assert cache.publish(directory, KEY, cache.LIBRARY, fill("new")).read_text() == "new"
     assert cache.lookup(directory, KEY, cache.LIBRARY) is not None
 

@@ -131,6 +131,6 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files and texts may hold what its encoding has not
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout, sys.stderr = as_terminal_text(sys.stdout), as_terminal_text(sys.stderr)
-    with reporting(json=False):
+    with reporting(json="--json" in sys.argv):
         ensure_sound()
         app(prog_name="zenc")

@@ -123,7 +123,7 @@ def lookup(cache: Path, key: str, product: str) -> Path | None:
             return None
         digest = hashlib.sha256(read_own(folder / product)).hexdigest()
         return folder / product if digest == noted_digest(folder) else None
-    except (OSError, ValueError, UnsafeError):
+    except (OSError, ValueError, RecursionError, UnsafeError):
         return None
 
 
@@ -184,7 +184,7 @@ def entries() -> list[CacheEntry]:
             noted = json.loads(read_own(folder / MANIFEST))
             target, unit = str(noted.get("target", "")), str(noted.get("unit", ""))
             schemes = sorted(path.name.removeprefix(_FOR) for path in folder.glob(f"{_FOR}*"))
-        except (OSError, ValueError, AttributeError, UnsafeError):
+        except (OSError, ValueError, RecursionError, AttributeError, UnsafeError):
             continue
         found.append(CacheEntry(folder.name, folder, size, created, target, tuple(schemes), unit))
     return sorted(found, key=lambda entry: entry.created, reverse=True)
