@@ -55,7 +55,7 @@ TensorsOption = Annotated[
         "--model", help="For a strategy: hold its rules against the tensors of a model, as a dry run has saved it."
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors included.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, diagnostics included.")]
 
 
 LinkOption = Annotated[
