@@ -99,7 +99,6 @@ def test_a_lossless_scheme_trains_as_ddp_does(four, how, options):
 
 
 def test_a_pattern_that_excludes_nothing(two):
-    """In a pattern only ``*`` stands for more than itself, as in a strategy."""
     with pytest.raises(RanksFailed) as caught:
         two.run(JOBS + "same_as_ddp", scheme="dense_ring", how={"exclude": ["[f]irst.weight"]})
     text = str(caught.value.errors[0])

@@ -39,7 +39,7 @@ from zenc.select.online import Decision, Records, Selector
 from zenc.wire.constants import MOST_HASHED_UNITS, MOST_OWNED_ELEMENTS
 
 MOST_TENSORS = 256
-"""Most tensors whose choices are kept; models have far fewer tables."""
+"""Most tensors without a name whose choices are kept; those with one are as many as a model has."""
 
 Loader = Callable[[Artifact, torch.device], Collective]
 """A function that loads a candidate, on the worker's turn of all ranks."""
@@ -144,8 +144,8 @@ class ChoosingCollective(Collective):
         key = (name, tensor.shape, tensor.dtype, tensor.layout, layout.sparse_dim, rows)
         known = self._tensors.get(key)
         if known is None:
-            if len(self._tensors) >= MOST_TENSORS:
-                self._tensors.clear()
+            if not name and sum(not each[0] for each in self._tensors) >= MOST_TENSORS:
+                self._tensors = {each: one for each, one in self._tensors.items() if each[0]}
             able = {label: one for label, one in self._able.items() if _takes(one, layout, tensor.is_cuda)}
             called = name or "x".join(map(str, tensor.shape))
             deciding = Selector(called, self._choosing.settings, tuple(able), self._records)
