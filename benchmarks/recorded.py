@@ -52,7 +52,7 @@ Packets = dict[tuple[int, int], torch.Tensor]
 class OneCall(Communicator):
     """Communicator all of whose calls have the number of the recorded one."""
 
-    def next_call(self) -> int:
+    def next_call(self, waits: bool = False) -> int:
         return self.calls
 
 

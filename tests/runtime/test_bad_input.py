@@ -83,17 +83,6 @@ def test_what_can_not_be_summed(tensor, id):
     assert refused(tensor) == id
 
 
-@pytest.mark.parametrize("sparse_dim", [1, 2])
-def test_sizes_that_torch_itself_refuses(sparse_dim):
-    """A tensor that torch lets be made is refused by zenc."""
-    try:
-        tensor = empty((1 << 62, 4), sparse_dim)
-    except RuntimeError as error:
-        assert "overflow" in str(error)
-    else:
-        assert refused(tensor) == "tensor-too-large"
-
-
 @pytest.mark.parametrize("unit", ["auto", "row", "element"])
 @pytest.mark.parametrize("index", [-1, 5, 1 << 40, -(1 << 62)])
 def test_indices_out_of_range(index, unit):
@@ -138,6 +127,19 @@ def test_another_name_on_another_rank(scheme, call):
     for work, name in zip(works, ("first", "second"), strict=True):
         with pytest.raises(SynchronisationError, match=rf"(?s)different-calls.*name.*at '{name}', of shape \(10, 2\)"):
             work.result()
+
+
+def test_two_threads_in_calls_at_once():
+    """A rank says so, rather than add one thread's tensor to that of another thread of a peer."""
+    first = collectives(zenc.compile("balanced", ranks=2), 2, deadline=0.5)[0]
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(first.all_reduce, torch.ones(10))
+        while not first.communicator.worker.caller:
+            pass
+        with pytest.raises(SynchronisationError, match=r"different-calls.*two threads"):
+            first.all_reduce(torch.ones(10))
+        with pytest.raises(SynchronisationError, match=r"group-broken.*\n.*two threads"):
+            waits.result()
 
 
 SIZE = 3

@@ -1,16 +1,19 @@
 """Calls run one at a time, in the order in which they were made, whoever waits for them."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
 from tests.support.refusals import refusals
 from zenc.errors import SynchronisationError
+from zenc.runtime.call import call_queue
 from zenc.runtime.call.call_queue import Job, Turn, Work, Worker
 from zenc.runtime.cpu.channel import CallHeader, Channel
 
@@ -161,23 +164,20 @@ def test_a_listener_that_fails_does_not_stop_the_worker(worker, caplog):
     assert caplog.text.count("a callback of a call failed") == 2
 
 
-def test_a_callback_that_waits_for_another_call_is_refused(worker):
-    """The wait would never end, since the callback's own call has to end first."""
-    found = []
-    release = threading.Event()
-
-    def listener(_: Job[torch.Tensor]) -> None:
-        try:
-            worker.run(number(1))
-        except SynchronisationError as error:
-            found.append(error.diagnostics[0].id)
-
-    work = worker.submit(lambda: release.wait(10) and NOTHING)
-    work.then(listener)
-    release.set()
-    work.wait(10)
-    worker.run(number(2))
-    assert found == ["reentrant-call"]
+def test_who_waits_has_its_stream_wait_for_the_end_on_the_call_s_own(worker, monkeypatch):
+    """Copies of a result may be under way on a GPU when the call has ended."""
+    seen, nothing = mock.Mock(), contextlib.nullcontext()
+    tensor: Any = SimpleNamespace(is_cuda=True, is_sparse=False, device="cuda:0", record_stream=seen.used_by)
+    monkeypatch.setattr(call_queue, "_own_stream", lambda _: seen.own)
+    for name, fake in {"current_stream": seen.caller, "device": nothing, "stream": nothing}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, fake=fake: fake)
+    seen.sums.return_value, work = tensor, Work("cuda:0")
+    assert worker.submit(call_queue.on_stream(seen.sums, tensor, True, work), work).wait() is tensor
+    before, end = seen.caller.record_event(), seen.own.record_event()
+    own, caller, call = mock.call.own, mock.call.caller, [mock.call.sums()]
+    begun = [caller.record_event(), own.wait_event(before), mock.call.used_by(seen.own)]
+    ended = [own.record_event(), caller.wait_event(end), mock.call.used_by(seen.caller)]
+    assert seen.mock_calls[:7] == begun + call + ended
 
 
 def test_a_callback_may_submit(worker):

@@ -95,12 +95,6 @@ def test_groups_leave_nothing(two: Any, ends: str, shared_memory: bool) -> None:
         assert max(found[2:]) <= max(found[:2]), found
 
 
-@pytest.mark.slow
-def test_two_hundred_groups_are_flat(two: Any) -> None:
-    for found in two.run(JOBS + "groups", ends="attach", number=200, shared_memory=True, seconds=900):
-        assert max(found[2:]) <= max(found[:2]), found
-
-
 def test_what_is_closed_says_so_and_what_is_not_goes_on(two: Any) -> None:
     for errors, sums in two.run(JOBS + "closed"):
         assert all(error.startswith("group-broken: this collective was closed") for error in errors), errors
@@ -261,14 +255,18 @@ def failing(collective: zenc.Collective, dying: bool, shape: tuple[int, ...]) ->
 
 
 def again_and_again(member: int, join: Join, groups: list[list[int]], times: int) -> Any:
-    """Return sums over a group that is broken and rebuilt repeatedly, and open files after each time."""
+    """Return sums over a group that is broken and rebuilt repeatedly, and open files after each time.
+
+    Process 1 finds out only when it rebuilds.
+    """
     group = join(0)
     collective = zenc.load("balanced", group, deadline=DEADLINE)
     found = []
     for _ in range(times):
         work = collective.all_reduce(torch.ones(UNITS), async_op=True)  # so that there are threads
         total = float(work.wait().sum())
-        collective.communicator.abort(SynchronisationError([]), None)
+        if member == 0:
+            collective.communicator.abort(SynchronisationError([]), None)
         collective = collective.rebuild(group)
         del work
         open_now, until = open_things(), time.monotonic() + 10

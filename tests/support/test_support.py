@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cases import same_bits, same_units, wrong_sums
-from tests.support.fuzz import fuzzed, seed_of_run
+from tests.support.fuzz import fuzzed
 
 
 def drawn(seed: int) -> list[int]:
@@ -23,11 +23,6 @@ def drawn(seed: int) -> list[int]:
 
 def test_inputs_are_those_of_the_seed() -> None:
     assert drawn(1) == drawn(1) != drawn(2)
-
-
-def test_a_run_tells_its_seed(pytestconfig: pytest.Config) -> None:
-    said = pytestconfig.hook.pytest_report_header(config=pytestconfig, start_path=pytestconfig.rootpath)
-    assert any(str(seed_of_run()) in str(line) for line in said)
 
 
 ONE = torch.tensor([1.0, 2.0, 0.0])

@@ -44,7 +44,7 @@ from zenc.pipeline import backend
 from zenc.pipeline.request import Parameters, Request
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.group.agreement import GroupAgreement
-from zenc.runtime.group.process_groups import communicator_among, communicator_for
+from zenc.runtime.group.process_groups import again_if_left, communicator_among, communicator_for
 from zenc.runtime.load import deadline_of, load_among, obtained_by_all
 from zenc.scheme.compression_words import words_of
 
@@ -237,7 +237,7 @@ class Averager:
         """
         message = "this rank has left the group, and rebuilds its averager in another one"
         self._leave(SynchronisationError(Diagnostic("group-broken", message)))
-        self._at_work = self._connected(group, self._at_work)
+        self._at_work = again_if_left(lambda: self._connected(group, self._at_work))
         for bucket in (each for fragment in self._fragments for each in fragment):
             bucket.work = bucket.flat = None
         self.step, self._agreed = 0, False

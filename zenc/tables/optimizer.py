@@ -33,6 +33,7 @@ from zenc.runtime.call.layout import all_plain, as_tensor, ensure_writable
 from zenc.runtime.call.planned_calls import OpLike, operation_of
 from zenc.runtime.group.agreement import Options
 from zenc.runtime.group.host_collectives import broadcast, exchange, gather
+from zenc.runtime.group.process_groups import again_if_left
 from zenc.runtime.load import agreement_in, agreement_of
 from zenc.tables.fetched_rows import FetchedRows
 from zenc.tables.moved_states import Lost, OldTables, StateMove, known_steps
@@ -166,11 +167,13 @@ class ShardedTableOptimizer(Optimizer):
             help = "make a new optimizer among the ranks that are there, and load the last checkpoint and its tables"
             raise SynchronisationError(Diagnostic("lost-rows", message, help=help))
         origin = self.collective.origin
-        if isinstance(group, Collective):
-            agreement = agreement_of(group)
-        else:
-            agreement = agreement_in(group, origin.deadline if origin else None)
-        saved, _ = agreement.obtained(lambda: self._pieces(lost), lambda _: self._told(group))
+
+        def agreed() -> tuple[Any, bool]:
+            seconds = origin.deadline if origin else None
+            agreement = agreement_of(group) if isinstance(group, Collective) else agreement_in(group, seconds)
+            return agreement.obtained(lambda: self._pieces(lost), lambda _: self._told(group))
+
+        saved, _ = agreed() if isinstance(group, Collective) else again_if_left(agreed)
         found: Lost = "untouched" if lost == "untouched" else saved[0] if saved else None
         old, before = [table for _, table in self._tables], (self.collective, self._tables)
         if self._is_torn:

@@ -84,7 +84,8 @@ class OwnedRows:
         """
         chosen, at = sums.indices()[0], torch.searchsorted(self.ids, sums.indices()[0])
         rows = nn.Parameter(self.parameter.detach()[chosen])
-        rows.grad = _as_gradient(sums.values(), rows)
+        numbers = torch.arange(len(rows), device=rows.device, dtype=torch.int64)
+        rows.grad = of_rows(numbers, sums.values(), rows.shape)
         self.before = UndoneUpdate(at, {name: state[at] for name, state in self.states.items()}, copied(self.once))
         group, states = inner.param_groups[number], {name: state[at] for name, state in self.states.items()}
         group["params"], inner.state[rows] = [rows], {**self.once, **states}
@@ -158,10 +159,6 @@ class OwnedRows:
 def of_rows(ids: torch.Tensor, rows: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Return a coalesced sparse tensor of ``shape`` with ``rows`` [k, ...] at ``ids`` [k], which ascend."""
     return coalesced(ids[None], rows, tuple(shape))
-
-
-def _as_gradient(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    return of_rows(torch.arange(len(rows), device=rows.device, dtype=torch.int64), values, rows.shape)
 
 
 def _is_of_rows(state: Any) -> bool:

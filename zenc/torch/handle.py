@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from zenc.runtime.call.collective import Collective
 from zenc.runtime.call.ranges import Recorder
 from zenc.runtime.call.stats import CallReport
 from zenc.runtime.group.host_collectives import gather
+from zenc.runtime.group.process_groups import again_if_left
 from zenc.select.online import Decision
 from zenc.torch.hook import ZencState
 from zenc.torch.loadable import choices_of, choosers_of, completed, ensure_loadable, keepers_of, part_of
@@ -220,7 +222,7 @@ class Attachment:
         assert self.collective.origin is not None and self._again is not None
         self.detach()
         self._slot.let_go(ddp_model)
-        return self._again(ddp_model, self)
+        return again_if_left(partial(self._again, ddp_model, self))
 
     def detach(self) -> None:
         """Give the model back to DDP, whose own all-reduce averages all gradients from the next backward pass on.

@@ -171,7 +171,7 @@ class ZencState:
         parameters = bucket.parameters()
         if not bucket.buffer().is_sparse:
             return ZencState._apart if any(id(each) in self._ways for each in parameters) else ZencState._own_way
-        name = self._name_of(parameters[0], bucket) if parameters else ""
+        name = self._names.get(id(parameters[0]), f"bucket {bucket.index()}") if parameters else ""
         rule = self._sparse.get(name) or (self.rules[0] if len(self.rules) == 1 and not self.rules[0].text else None)
         if rule is None or not rule.takes_sparse:
             return ZencState._own_way
@@ -226,9 +226,6 @@ class ZencState:
             communicator.worker.within(partial(communicator.call_failed, error, None))
             raise
         call.end_with(*self._queued(joined, call_name(named), named, False, rule))
-
-    def _name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
-        return self._names.get(id(parameter), f"bucket {bucket.index()}")
 
     def average(
         self,

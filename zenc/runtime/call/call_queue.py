@@ -102,8 +102,13 @@ class Turn:
         return self._before.exchanges if self._before is not None and self._before._over.locked() else 0
 
 
-def on_stream(call: Callable[[], T], tensor: torch.Tensor, asynchronous: bool) -> Callable[[], T]:
-    """Return ``call`` on the right stream of the device of ``tensor``, of any shape, whichever thread runs it."""
+def on_stream(
+    call: Callable[[], T], tensor: torch.Tensor, asynchronous: bool, work: Work | None = None
+) -> Callable[[], T]:
+    """Return ``call`` on the right stream of the device of ``tensor``, of any shape, whichever thread runs it.
+
+    Its result may still be copied there when it has ended: the stream that waits for ``work`` is to wait for that.
+    """
     if not tensor.is_cuda:
         return call
     device, current = tensor.device, torch.cuda.current_stream(tensor.device)
@@ -114,14 +119,12 @@ def on_stream(call: Callable[[], T], tensor: torch.Tensor, asynchronous: bool) -
         with torch.cuda.device(device), torch.cuda.stream(stream):
             stream.wait_event(ready)
             used_by(tensor, stream)
-            return call()
+            result = call()
+            if work is not None:
+                work.on_gpu = stream.record_event()
+            return result
 
     return run
-
-
-@cache
-def _own_stream(device: torch.device) -> torch.cuda.Stream:
-    return new_stream(device)
 
 
 def new_stream(device: torch.device) -> torch.cuda.Stream:
@@ -130,11 +133,7 @@ def new_stream(device: torch.device) -> torch.cuda.Stream:
     return made(device)
 
 
-def record_on_current_stream(result: torch.Tensor) -> torch.Tensor:
-    """Return ``result``, of any shape, of a call that has ended, for use on the current stream."""
-    if result.is_cuda:
-        used_by(result, torch.cuda.current_stream(result.device))
-    return result
+_own_stream = cache(new_stream)
 
 
 def is_here(tensor: torch.Tensor) -> bool:
@@ -221,6 +220,9 @@ def _tell(listener: Callable[[Job[T]], None], job: Job[T]) -> None:
 class Work(Job[torch.Tensor]):
     """The handle of an asynchronous call, whose tensors are on ``device``."""
 
+    on_gpu: torch.cuda.Event | None = None
+    """The end of the call on a stream of its own."""
+
     def __init__(self, device: torch.device = CPU, turn: Turn | None = None) -> None:
         super().__init__(turn)
         self.device = device
@@ -237,7 +239,12 @@ class Work(Job[torch.Tensor]):
 
     def wait(self, timeout: float | None = None) -> torch.Tensor:
         """Return the sum, in the shape of the tensor, for use on the current stream; raises as ``Job.wait`` does."""
-        return record_on_current_stream(super().wait(timeout))
+        result = super().wait(timeout)
+        if self.on_gpu is not None:
+            current = torch.cuda.current_stream(self.device)
+            current.wait_event(self.on_gpu)
+            used_by(result, current)
+        return result
 
     def get_future(self) -> torch.futures.Future[torch.Tensor]:
         """Return the result, in the shape of the tensor, as a torch future; waiting for it raises the call's error."""
@@ -278,7 +285,9 @@ class Worker:
         self._idle: list[queue.SimpleQueue[bool]] = []
         """The queues of idle threads, each told of the next job or of the end; the last to wait is first."""
         self._draining = False
-        self._running: dict[int, Job[Any]] = {}
+        self.caller = 0
+        """The thread that waits for its call, from before it is queued; 0 where none does."""
+        self.running: dict[int, Job[Any]] = {}
         """The job that each thread runs."""
         self._last: Turn | None = None
         """The turn of the job that began last."""
@@ -292,7 +301,7 @@ class Worker:
         SynchronisationError (``reentrant-call``) from inside a job or its callback, where it would never end.
         """
         own = threading.get_ident()
-        if own in self._running:
+        if own in self.running:
             message = "a callback of a call can't wait for another call of the same group"
             raise SynchronisationError(Diagnostic("reentrant-call", message, help="use async_op=True there"))
         with self._count:
@@ -301,14 +310,14 @@ class Worker:
             return self.submit(later() if later else function, job or Job()).wait()
         if job is not None:
             job.turn.touched = None  # its thread does not count among those for jobs in flight
-        self._running[own] = job or _UNNAMED
+        self.running[own] = job or _UNNAMED
         try:
             if job is None or not job._listeners:  # nobody is to be told
                 return in_plain_surroundings(function)
             job.run(partial(in_plain_surroundings, function))
             return job.wait()
         finally:
-            del self._running[own]
+            del self.running[own]
             self._turn.release()
 
     def within(self, part: Callable[[], T]) -> T:
@@ -317,18 +326,18 @@ class Worker:
         Work of all ranks together, such as loading a scheme, then comes at the same place among their calls. Raises
         SynchronisationError (``reentrant-call``) from a callback, whose call may not have ended on other ranks.
         """
-        job = self._running.get(threading.get_ident())
+        job = self.running.get(threading.get_ident())
         return part() if job is not None and not job.is_completed() else self.run(part)
 
     def _take_turn(self, job: Job[T], function: Callable[[], T]) -> None:
         """Run ``job`` on this thread, which holds the turn until it passes on."""
         before, self._last = self._last, job.turn
-        self._running[threading.get_ident()] = job
+        self.running[threading.get_ident()] = job
         try:
             job.turn.begin(before, self._let_next)
             job.run(partial(self._run_open, function))
         finally:
-            del self._running[threading.get_ident()]
+            del self.running[threading.get_ident()]
             job.turn.end()
             if not job.turn.passed:
                 self._turn.release()

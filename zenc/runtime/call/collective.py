@@ -51,7 +51,8 @@ class Collective(PlannedCalls):
     """A compiled scheme on one process group. Made by ``zenc.load``; all ranks of the group make it together.
 
     Calls of one group run in the order in which this rank made them; all ranks must make the same calls in the same
-    order, as with every collective. On CPUs one is packed and sent while the one before waits for other ranks.
+    order, as with every collective: several threads of a rank take turns, alike on all ranks. On CPUs one is packed and
+    sent while the one before waits for other ranks.
     """
 
     origin: Origin | None = None
@@ -206,10 +207,11 @@ class Collective(PlannedCalls):
         Raises ZencError as ``zenc.load``, such as ``wrong-size`` where the scheme was compiled for another number of
         ranks, and SynchronisationError (``different-states``) where what ranks have kept is of other calls.
         """
-        from zenc.runtime.group.process_groups import communicator_for
+        from zenc.runtime.group.process_groups import again_if_left, communicator_for
 
-        assert self.origin is not None
-        rebuilt = self.origin.again(communicator_for(group, self.origin.deadline), self)
+        origin = self.origin
+        assert origin is not None
+        rebuilt = again_if_left(lambda: origin.again(communicator_for(group, origin.deadline), self))
         if rebuilt.communicator is self.communicator:
             self.close()
         return rebuilt

@@ -190,7 +190,7 @@ class PlannedCalls:
 
         Return its result or handle.
         """
-        number, worker = self.communicator.next_call(), self.communicator.worker
+        number, worker = self.communicator.next_call(not async_op), self.communicator.worker
         work = Work(tensor.device, Turn(None, self.communicator.ensure_healthy))
         if announced:
             self.communicator.next_call()  # the number of the call in its place, should a rank have other units
@@ -200,11 +200,15 @@ class PlannedCalls:
         def queued() -> Callable[[], torch.Tensor]:
             own = touched_by(tensor, frozenset((announced,))) if announced else self._touched(tensor, name)
             work.turn.touched = own
-            return on_stream(run, tensor, async_op)
+            return on_stream(run, tensor, async_op, work if async_op else None)
 
         if async_op:
             worker.submit(queued(), work)
-        return work if async_op else worker.run(run if is_here(tensor) else queued(), work, queued)
+            return work
+        try:
+            return worker.run(run if is_here(tensor) else queued(), work, queued)
+        finally:
+            worker.caller = 0
 
     def _in_range(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
         with of_call(self.recorder, text_of(name), number):

@@ -85,8 +85,21 @@ class Communicator:
         """The transport without shared memory."""
         return self.transport.wire if isinstance(self.transport, SharedTransport) else self.transport
 
-    def next_call(self) -> int:
-        """Return the number of the next call, from 1; the same on all ranks that make the same calls."""
+    def next_call(self, waits: bool = False) -> int:
+        """Return the number of the next call, from 1; the same on all ranks that make the same calls.
+
+        Leaves the group where another thread ``waits`` in a call: either may come first, on each rank. Raises
+        SynchronisationError (``different-calls``) then.
+        """
+        worker, own = self.worker, threading.get_ident()
+        if worker.caller and worker.caller != own and own not in worker.running and self.size > 1:
+            message = "two threads of this rank are in calls of one group at once, whose order may differ among ranks"
+            help = "hold a lock while a call is made, and take turns alike on all ranks; or use a group for each thread"
+            error = SynchronisationError(Diagnostic("different-calls", message, help=help))
+            self.abort(error, None)
+            raise error
+        if waits:
+            worker.caller = own
         self.calls += 1
         return self.calls
 

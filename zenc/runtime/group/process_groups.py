@@ -9,10 +9,10 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -31,6 +31,7 @@ from zenc.runtime.transports.gloo_transport import GlooGroup, GlooTransport
 from zenc.runtime.transports.shared_transport import sharing
 
 log = logging.getLogger("zenc")
+T = TypeVar("T")
 FIRST_SECONDS = 20.0
 """Most seconds of the first attempt, when all ranks have come; each further one has twice that, as far as it goes."""
 LEAST_SECONDS = 2.0
@@ -145,6 +146,20 @@ def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Commu
             return communicator
     _end_useless()
     return in_plain_surroundings(partial(_make, group, deadline))
+
+
+def again_if_left(rebuild: Callable[[], T]) -> T:
+    """Return the result of ``rebuild``, which is called once more where it finds that other ranks have left the group.
+
+    A rank whose own call failed before it had sent anything does not know of that.
+    """
+    joined = [each for each in _communicators if each.broken is None]
+    try:
+        return rebuild()
+    except SynchronisationError:
+        if not any(each.broken and not each.is_closed for each in joined):
+            raise
+    return rebuild()
 
 
 def communicator_among(ranks: Sequence[int], whole: Communicator, deadline: float) -> Communicator:
