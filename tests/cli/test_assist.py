@@ -86,9 +86,9 @@ def test_new_overwrites_nothing() -> None:
     assert json.loads(done.stdout)["diagnostics"][0]["id"] == "unwritable-file"
 
 
-@pytest.mark.parametrize("arguments", [["my scheme.zen"], ["7.zen"], ["own.zen", "--from", "balnced"]])
-def test_new_says_what_is_wrong_with_names(arguments: list[str]) -> None:
-    done = zenc("new", *arguments)
+@pytest.mark.parametrize("words", ["my-scheme.zen", "7.zen", "own.zen --from balnced", "balanced.zen --from auto"])
+def test_new_says_what_is_wrong_with_names(words: str) -> None:
+    done = zenc("new", *words.split())
     assert done.exit_code == 2 and not list(Path().iterdir())
     assert "can't be called" in done.stderr or "did you mean 'balanced'" in done.stderr
 
@@ -138,7 +138,7 @@ def test_python_has_what_the_verbs_have() -> None:
     import zenc as package
 
     listed = json.loads(zenc("list", "--json").stdout)
-    assert json.loads(json.dumps(package.schemes())) == listed
+    assert json.loads(json.dumps({"ok": True, "schemes": package.schemes()})) == listed
     shown = json.loads(zenc("explain", "balanced", "--ranks", "4", "--units", "1000", "--json").stdout)
     explained = package.explain("balanced", ranks=4, units=1000)
     assert {"ok": True, **json.loads(json.dumps(explained.to_json()))} == shown

@@ -23,7 +23,7 @@ def test_check_proves_the_period_and_the_groups(zenc: Zenc) -> None:
 
 def test_list(zenc: Zenc) -> None:
     assert "\n  rows(2), columns(2), by dense_ring\n" in zenc("list", "--averagings").stdout
-    found = {each["name"]: each for each in json.loads(zenc("list", "--averagings", "--json").stdout)}
+    found = {each["name"]: each for each in json.loads(zenc("list", "--averagings", "--json").stdout)["averagings"]}
     assert list(found) == ["diloco", "ds_sync", "sparse_loco", "streaming_diloco"]
     assert found["ds_sync"]["path"].endswith("schemes/averagings/ds_sync.zen") and not found["ds_sync"]["words"]
     assert found["diloco"]["words"] == {"when": "every(100)", "outer": "nesterov(0.7, 0.9)"}

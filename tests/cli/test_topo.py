@@ -86,7 +86,7 @@ def test_convert(zenc: Zenc, tmp_path: Path) -> None:
 
 def test_list(zenc: Zenc) -> None:
     listed = json.loads(zenc("topo", "list", "--json").stdout)
-    assert {entry["name"] for entry in listed["topologies"]} == {"p3", "two_boxes"}
+    assert listed["ok"] and {entry["name"] for entry in listed["topologies"]} == {"p3", "two_boxes"}
     assert [entry["name"].split("(")[0] for entry in listed["builders"]] == [
         "ring", "torus", "fat_tree", "nodes", "dragonfly", "dgx"
     ]  # fmt: skip

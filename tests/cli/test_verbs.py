@@ -121,7 +121,7 @@ def test_compile_for_gpus_where_it_is_loaded(zenc: Zenc, tmp_path: Path) -> None
 
 
 def test_list_shows_every_shipped_scheme(zenc: Zenc) -> None:
-    entries = json.loads(zenc("list", "--json").stdout)
+    entries = json.loads(zenc("list", "--json").stdout)["schemes"]
     names = {entry["name"] for entry in entries}
     assert "balanced" in names
     shown = zenc("list").stdout.splitlines()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, print_json, reporting
+from zenc.cli.common import JsonOption, answer, print_json, reporting
 from zenc.common.wording import aligned
 
 if TYPE_CHECKING:
@@ -49,16 +49,16 @@ def list_(
 
         if strategies:
             found = shipped_strategy_entries()
-            return print_json(found) if json else print("\n\n".join(_strategy(entry) for entry in found))
+            return answer(json, {"strategies": found}, "\n\n".join(_strategy(entry) for entry in found))
         if averagings:
             from zenc.averaging.resolve import shipped_averagings
 
             known = shipped_averagings()
             lines = [f"{each['name']}\n  {each['summary']}\n  {_averaging(each)}" for each in known]
-            return print_json(known) if json else print("\n\n".join(lines))
+            return answer(json, {"averagings": known}, "\n\n".join(lines))
         entries = shipped()
     if json:
-        print_json(entries)
+        print_json({"ok": True, "schemes": entries})
     else:
         _show(entries)
 

@@ -102,7 +102,7 @@ def list_(json: JsonOption = False) -> None:
         shipped = [{"name": name, "summary": load_topology(name).doc} for name in names()]
         builders = [{"name": signature(name), "summary": summary(fill)} for name, fill in BUILDERS.items()]
     if json:
-        print_json({"topologies": shipped, "builders": builders})
+        print_json({"ok": True, "topologies": shipped, "builders": builders})
         return
     for entry in (*shipped, *builders):
         print(f"{entry['name']}\n  {entry['summary']}")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from zenc.cli.common import JsonOption, answer, locate, reporting
 from zenc.errors import Diagnostic, SchemeError
-
-if TYPE_CHECKING:
-    from zenc.errors import Source
 
 EXAMPLES = """\b
 Examples:
@@ -55,16 +52,19 @@ def _text(name: str, source: str | None) -> str:
 
     Raises:
         SchemeError: ``no-scheme`` without a scheme in it; and as reading and parsing do.
+        typer.BadParameter: ``name`` has a meaning in it already, such as that of a candidate or a tier.
     """
     from zenc.common.resources import directory
     from zenc.language.files import load_file, read
 
     path = locate(source) if source else str(directory("templates") / "new" / f"mine{SUFFIX}")
-    found: Source = read(path)
-    schemes = load_file(path).main.schemes
+    given, schemes = read(path).text, load_file(path).main.schemes
     if not schemes:
         raise SchemeError(Diagnostic("no-scheme", f"{path} has no scheme", help="`zenc list` shows schemes"))
-    text = re.sub(rf"^(\s*scheme\s+){schemes[0].name.text}\b", rf"\g<1>{name}", found.text, count=1, flags=re.MULTILINE)
+    old, code = schemes[0].name.text, re.sub(r'#.*|"[^"\n]*"', "", given)
+    if source and name != old and re.search(rf"\b{name}\b", code):
+        raise typer.BadParameter(f"a copy of {source} can't be called {name!r}, since its text names that already")
+    text = re.sub(rf"^(\s*scheme\s+){old}\b", rf"\g<1>{name}", given, count=1, flags=re.MULTILINE)
     return text if source else re.sub(rf"\bmine(?=\{SUFFIX}|\.svg|_alone)", name, text)
 
 
