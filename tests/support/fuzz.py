@@ -33,7 +33,7 @@ def register_profiles() -> None:
     """
     settings.register_profile("long", _LONG)
     settings.register_profile("first", phases=[Phase.explicit, Phase.generate])
-    settings.register_profile("quick", max_examples=QUICK)
+    settings.register_profile("quick", max_examples=QUICK, deadline=None)  # machines are busy
 
 
 def tried(most: int) -> int:
@@ -56,7 +56,7 @@ def fuzzed(examples: int, of: int | None = None) -> Callable[[Test], Test]:
         deadline=None,
         max_examples=tried(examples),
         derandomize=False,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
+        suppress_health_check=_LONG.suppress_health_check,
     )
     chosen = _LONG if settings.default == _LONG else short
 

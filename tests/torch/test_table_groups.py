@@ -132,7 +132,7 @@ def files_on_the_way(group: Any) -> dict[str, list[str]]:
         work()
         sys.setprofile(None)
         communicator.worker.run(lambda: None)
-        return sorted(seen)
+        return sorted(seen - {"/runtime/transports/transport.py"})  # only long waits, on a busy machine, enter that
 
     threading.setprofile(note)  # of threads that are made from now on
     try:
