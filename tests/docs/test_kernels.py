@@ -68,7 +68,7 @@ def _shared(kernels: Mapping[tuple[str, str, str], str]) -> Iterator[tuple[str, 
     """Yield a row for all kinds of a kernel, and with which balances it is there."""
     found: dict[tuple[str, str, str], dict[str, str]] = {}
     for (name, module, arguments), only in kernels.items():
-        ((stem, kind),) = re.findall(r"^(.*?)((?:_(?:16|32|64|f32|f16|bf16))?(?:_bulk)?)$", name)
+        ((stem, kind),) = re.findall(r"^(.*?)((?:_(?:16|32|64|f32|f16|bf16))?)$", name)
         found.setdefault((stem, module.removesuffix(kind.upper()), only), {})[kind] = arguments
     for (stem, module, only), kinds in found.items():
         names = stem + (",".join(kinds).join("{}") if len(kinds) > 1 else next(iter(kinds)))

@@ -54,12 +54,6 @@ ERRORS = {
     "misaligned_store": (1, "= threadIdx.x", 0, "a store of 8 bytes at address 0x[0-9a-f]*, 4 behind a multiple of 8"),
     "misaligned_vector": (1, ".y", 0, "an access of 16 bytes at address 0x[0-9a-f]*, 8 behind a multiple of 16"),
     "misaligned_atomic": (1, "atomicAdd", 0, "an atomic function of 8 bytes at address 0x[0-9a-f]*, 4 behind"),
-    "bulk_misaligned": (1, "bulk_load", 0, "a bulk copy of 16 bytes at address 0x[0-9a-f]*, 8 behind a multiple of 16"),
-    "bulk_of_odd_size": (1, "bulk_load", 0, "a bulk copy of 24 bytes: sizes are multiples of 16"),
-    "bulk_past_shared": (1, "bulk_load", 0, "a bulk copy of 32 bytes reaches out of the block's shared arrays"),
-    "bulk_waits_for_nothing": (1, "bulk_wait(", 0, "waits for a bulk copy that nobody has begun"),
-    "bulk_not_waited_for": (1, "bulk_load", 0, "the block ends before a bulk copy that it has begun"),
-    "bulk_ends_too_early": (1, "bulk_store", 0, "ends before this bulk store"),
 }
 """Kernel -> threads, the text of the line that is blamed and which of them, the message."""
 
@@ -71,12 +65,6 @@ def test_misuse_is_reported_with_its_line(run, kernel):
     assert ran.returncode == 1
     assert re.search(f"emulator: {kernel}: block \\(0, 0\\), thread .*{message}", ran.stderr), ran.stderr
     assert re.search(rf"planted\.cu:{line_of(kernel, text, nth)}$", ran.stderr, re.M), ran.stderr
-
-
-def test_a_stage_that_is_used_again_too_early_shows(run):
-    """The emulator reads stored data as late as possible, or reorders threads at once."""
-    found = [numbers(run("bulk_stage_used_again", 1, 8, EMULATOR_SEED=str(seed)))[4:] for seed in range(6)]
-    assert found[0] == [0, 0, 0, 0] and [1, 1, 0, 0] in found
 
 
 def test_spinning_for_ever_ends(run):

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 from tests.emulator.build import compiled, engine, kernels
-from zenc.codegen.build.arch import BULK
 from zenc.codegen.render import headers, include_dirs
 from zenc.runtime.gpu.device import kernels_for
 from zenc.runtime.gpu.driver import Driver, Nccl, driver, find_nccl
@@ -35,7 +34,6 @@ class Machine:
     nccl: str
     image: Callable[[Mapping[str, str]], bytes]
     shared: bool
-    copies_in_bulk: bool = True
 
     def device(self, rank: int) -> int:
         return 0 if self.shared else rank
@@ -58,15 +56,13 @@ def real_gpu() -> Machine:
     """Return this machine's first GPU for all ranks, and the NCCL of ``nccl.cpp``, or raise BuildError."""
     started = driver()
     started.gpu(0)
-    return Machine(
-        started.path, stand_in(started.path), _image_of(started), shared=True, copies_in_bulk=_newer(started)
-    )
+    return Machine(started.path, stand_in(started.path), _image_of(started), shared=True)
 
 
 @cache
 def real_gpu_and_nccl() -> Machine:
     """Return the first GPU for all ranks, and real NCCL. Raise BuildError where either is missing."""
-    return Machine(driver().path, find_nccl().path, _image_of(driver()), shared=True, copies_in_bulk=_newer(driver()))
+    return Machine(driver().path, find_nccl().path, _image_of(driver()), shared=True)
 
 
 def gpu() -> Machine:
@@ -93,10 +89,6 @@ def stand_in(cuda: str) -> str:
 
 def _emulated_image(sources: Mapping[str, str]) -> bytes:
     return bytes(kernels(sources)) + b"\0"
-
-
-def _newer(started: Driver) -> bool:
-    return started.gpu(0).arch >= BULK
 
 
 def _image_of(started: Driver) -> Callable[[Mapping[str, str]], bytes]:

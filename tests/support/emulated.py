@@ -210,8 +210,7 @@ class _Rank:
         self.group, self.rank = group, rank
         self.device = Device(rank, group.machine)
         self.program = group.unit.load_program(call_program(group.programs[rank]).words) if group.programs else None
-        bulk, tables = group.machine.copies_in_bulk, has_tables(group.plan.mapping)
-        self.kernels = group.unit.load_kernels(group.image, in_bulk=bulk, has_tables=tables)
+        self.kernels = group.unit.load_kernels(group.image, has_tables=has_tables(group.plan.mapping))
         self.communicator = group.unit.open_communicator(id, group.size, rank, group.deadline)
 
     def close(self) -> None:

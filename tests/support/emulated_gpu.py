@@ -60,7 +60,7 @@ class EmulatedGpu:
     """Device ``ordinal``. After ``left`` more allocations it is out of memory; None: never."""
 
     def __init__(self, ordinal: int) -> None:
-        self.ordinal, self.left, self.copies_in_bulk, self.kernels = ordinal, None, True, DeviceKernels()
+        self.ordinal, self.left, self.kernels = ordinal, None, DeviceKernels()
         self._libraries = Libraries()
         self._libraries.make_current(ordinal)
         self._stream = self._libraries.new("cuStreamCreate", 1)

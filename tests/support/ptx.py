@@ -72,9 +72,7 @@ def launches(text: str) -> list[tuple[str, list[str]]]:
 
 def kernels_of_host(text: str) -> dict[str, list[str]]:
     """Return the kernel names of each ``static const Kernel NAME("zenc_name")``: one, or one a type or width."""
-    found = re.findall(
-        r'static const Kernel (\w+)\("(\w+)"(?:, Typed::(\w+))?(?:, Ending::\w+)?(?:, Copies::\w+)?\);', text
-    )
+    found = re.findall(r'static const Kernel (\w+)\("(\w+)"(?:, Typed::(\w+))?(?:, Ending::\w+)?\);', text)
     return {name: [kernel + suffix for suffix in _SUFFIXES.get(typed, [""])] for name, kernel, typed in found}
 
 

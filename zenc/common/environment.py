@@ -13,7 +13,6 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "ZENC_ATTACH": ("1", "0"),
         "ZENC_SOCKETS": ("1", "0"),
         "ZENC_SHARED_MEMORY": ("1", "0"),
-        "ZENC_BULK_COPIES": ("1", "0"),
         "ZENC_GPU_CHECK": ("0", "1"),
         "ZENC_DEBUG": ("0", "1"),
         "ZENC_SEQUENCE": ("table", "compiled"),

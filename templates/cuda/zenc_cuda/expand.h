@@ -8,16 +8,14 @@ namespace zenc {
 
 // to[i].values = the row of every slot that to[i] has, from from[i], or +0 where that has none: what `fill`
 // added, or all but what `mark_nonzero` left out.
-template <class Copies>
 ZENC_DEVICE void spread(const Segment* to, u64 n, const Segment* from, u64 row_bytes) {
-    Copies copies;
     for_each_segment(n, [&](u64 i) {
         RowBatches batch(to[i], row_bytes);
         while (batch.next()) {
             const u8* const source =
                 batch.has_row() ? address_of(from[i], batch.word, batch.bit, row_bytes) : nullptr;
-            copies.copy(source, batch.rows, row_bytes,
-                        static_cast<u8*>(to[i].values) + (batch.first + lane()) * row_bytes);
+            copy_rows(source, batch.rows, row_bytes,
+                      static_cast<u8*>(to[i].values) + (batch.first + lane()) * row_bytes);
         }
     });
 }
@@ -199,11 +197,10 @@ ZENC_DEVICE void spread_values(const Segment* to, u64 n, const Segment* from) {
 }
 
 // The same of rows [units, row_bytes].
-template <class Copies, class Mapping>
+template <class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                               const u64* veto, bool keeps, u8* out) {
     if (veto != nullptr && *veto != 0) return;
-    Copies copies;
     const u64 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < geometry.units; first += warps_of_row() * together) {
         const u64 rows = geometry.units - first < together ? geometry.units - first : together;
@@ -211,7 +208,7 @@ ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* 
         if (lane() < rows)
             source = row_of_slot<u8>(geometry, segments, geometry.slot_of(first + lane()), row_bytes);
         u8* const to = keeps && source == nullptr ? nullptr : out + (first + lane()) * row_bytes;
-        copies.copy(source, static_cast<u32>(rows), row_bytes, to);
+        copy_rows(source, static_cast<u32>(rows), row_bytes, to);
     }
 }
 
@@ -230,10 +227,9 @@ ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* se
 }
 
 // The occupied units and their rows, from a bitmap of them with its ranks: row by row of the result.
-template <class Copies, class Mapping>
+template <class Mapping>
 ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* segments,
                               const Segment& found, u64 row_bytes, i64* units, u8* out) {
-    Copies copies;
     RowBatches batch(found, row_bytes);
     while (batch.next()) {
         const u8* source = nullptr;
@@ -241,7 +237,7 @@ ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* 
             units[batch.first + lane()] = static_cast<i64>(batch.slot());
             source = row_of_slot<u8>(geometry, segments, geometry.slot_of(batch.slot()), row_bytes);
         }
-        copies.copy(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
+        copy_rows(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
     }
 }
 
@@ -253,10 +249,9 @@ ZENC_DEVICE u64 rows_before(const Segment* segments, u64 part) {
 }
 
 // Ranges hold ascending units already: each is copied behind those before it, unless it lies there.
-template <class Copies, class Mapping>
+template <class Mapping>
 ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                                i64* units, u8* out) {
-    Copies copies;
     for_each_segment(geometry.parts, [&](u64 part) {
         const u64 start = rows_before(segments, part);
         const u8* const values = static_cast<const u8*>(segments[part].values);
@@ -267,20 +262,20 @@ ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment*
                 units[start + row] =
                     static_cast<i64>(geometry.mapping.unit(geometry.first_slot(part) + batch.slot()));
             if (u8* const to = out + (start + row) * row_bytes; to != values + row * row_bytes)
-                copies.copy(values + row * row_bytes, batch.rows, row_bytes, to);
+                copy_rows(values + row * row_bytes, batch.rows, row_bytes, to);
         }
     });
 }
 
 // The occupied units of all parts, ascending, and their rows: a coalesced list. `found` is a bitmap over
 // units with its ranks, from mark_found; contiguous parts do not need it.
-template <class Copies, class Mapping>
+template <class Mapping>
 ZENC_DEVICE void expand_units(const Geometry<Mapping>& geometry, const Segment* segments,
                               const Segment* found, u64 row_bytes, i64* units, u8* out) {
     if constexpr (Mapping::IS_IDENTITY)
-        expand_linear<Copies>(geometry, segments, row_bytes, units, out);
+        expand_linear(geometry, segments, row_bytes, units, out);
     else if (blockIdx.y == 0)  // there is one bitmap: other rows of the grid would write all of it again
-        expand_found<Copies>(geometry, segments, *found, row_bytes, units, out);
+        expand_found(geometry, segments, *found, row_bytes, units, out);
 }
 
 }  // namespace zenc

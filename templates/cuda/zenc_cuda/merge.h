@@ -116,11 +116,9 @@ ZENC_DEVICE void copy_row(const T* from, u64 width, T* to) {
 }
 
 // All wide rows of a batch, which lie at vectors of N values; values [rows, width] are those of the target.
-// What one of up to 32 pieces has alone is copied: in bulk all of it in the end.
-template <u32 N, class T, class Copies>
-ZENC_DEVICE void merge_wide(Copies& copies, const PiecesOf<T>& pieces, const Batch& batch, u64 width,
-                            T* out) {
-    const T* alone = nullptr;
+// What one of up to 32 pieces has alone is copied.
+template <u32 N, class T>
+ZENC_DEVICE void merge_wide(const PiecesOf<T>& pieces, const Batch& batch, u64 width, T* out) {
 #pragma unroll 1
     for (u32 row = 0; row < batch.rows; ++row) {
         const u64 word = __shfl_sync(ALL_LANES, batch.word, static_cast<int>(row));
@@ -130,44 +128,32 @@ ZENC_DEVICE void merge_wide(Copies& copies, const PiecesOf<T>& pieces, const Bat
         const T* const first = shuffle(mine, static_cast<u32>(__ffs(static_cast<int>(have)) - 1) % WARP);
         if (pieces.number > WARP || __popc(have) != 1)
             merge_row<N>(pieces, mine, word, bit, width, out + row * width);
-        else if (!Copies::IN_BULK)
+        else
             copy_row<N>(first, width, out + row * width);
-        else if (lane() == row)
-            alone = first;
     }
-    if constexpr (Copies::IN_BULK)
-        copies.copy(reinterpret_cast<const u8*>(alone), batch.rows, width * sizeof(T),
-                    reinterpret_cast<u8*>(alone == nullptr ? nullptr : out + lane() * width));
 }
 
 // All rows of a batch.
-template <class T, class Copies>
-ZENC_DEVICE void merge_batch(Copies& copies, const PiecesOf<T>& pieces, const Batch& batch, u64 width,
-                             void* values) {
+template <class T>
+ZENC_DEVICE void merge_batch(const PiecesOf<T>& pieces, const Batch& batch, u64 width, void* values) {
     T* const out = static_cast<T*>(values) + batch.first * width;
-    constexpr u32 MOST = sizeof(uint4) / sizeof(T);
-    if constexpr (Copies::IN_BULK) {
-        merge_wide<MOST>(copies, pieces, batch, width, out);
-    } else {
-        if (width < WIDE) return merge_narrow(pieces, batch, static_cast<u32>(width), out);
-        u64 together = address_bits(out) | width * sizeof(T);
-        for (u64 k = lane(); k < pieces.number; k += WARP) together |= address_bits(pieces.pieces[k].values);
-        if (__any_sync(ALL_LANES, together % sizeof(uint4) != 0))
-            merge_wide<1>(copies, pieces, batch, width, out);
-        else
-            merge_wide<MOST>(copies, pieces, batch, width, out);
-    }
+    if (width < WIDE) return merge_narrow(pieces, batch, static_cast<u32>(width), out);
+    u64 together = address_bits(out) | width * sizeof(T);
+    for (u64 k = lane(); k < pieces.number; k += WARP) together |= address_bits(pieces.pieces[k].values);
+    if (__any_sync(ALL_LANES, together % sizeof(uint4) != 0))
+        merge_wide<1>(pieces, batch, width, out);
+    else
+        merge_wide<sizeof(uint4) / sizeof(T)>(pieces, batch, width, out);
 }
 
 // The values of targets[i], whose bitmap and ranks are there.
-template <class T, class Copies>
+template <class T>
 ZENC_DEVICE void merge(const Segment* targets, u64 n, const Pieces* of, const Segment* pieces, u64 width,
                        i64 dtype) {
-    Copies copies;
     for_each_segment(n, [&](u64 i) {
         const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width, Arithmetic<T>(dtype)};
         RowBatches batch(targets[i], width * sizeof(T));
-        while (batch.next()) merge_batch<T>(copies, mine, batch, width, targets[i].values);
+        while (batch.next()) merge_batch(mine, batch, width, targets[i].values);
     });
 }
 

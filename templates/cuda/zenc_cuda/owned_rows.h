@@ -46,9 +46,7 @@ ZENC_DEVICE void mark_parts(const IndexSets& sets, const u8* masks, const u64* c
 
 // The values of targets[p] = the rows of rank `own` in its slots of part p, for all parts: one rank's
 // gradient is cut.
-template <class Copies>
 ZENC_DEVICE void split_rows(const IndexSets& sets, u64 own, const Segment* targets, u64 row_bytes) {
-    Copies copies;
     const u8* const values = static_cast<const u8*>(sets.sets[own].values);
     for_each_tile(sets, [&](SetTile& tile) {
         const u64 mine = tile.there ? tile.word(own) : 0;
@@ -64,7 +62,7 @@ ZENC_DEVICE void split_rows(const IndexSets& sets, u64 own, const Segment* targe
                 const i64 row = row_of(targets[part], slot / 64, static_cast<u32>(slot % 64));
                 to = static_cast<u8*>(targets[part].values) + static_cast<u64>(row) * row_bytes;
             }
-            copies.copy(values + (batch.first + lane()) * row_bytes, batch.rows, row_bytes, to);
+            copy_rows(values + (batch.first + lane()) * row_bytes, batch.rows, row_bytes, to);
         }
     });
 }
@@ -77,9 +75,7 @@ ZENC_DEVICE const u8* address_of_owned(const SetTile& tile, const Segment* parts
 }
 
 // The units of the union, ascending, and their rows: a coalesced list.
-template <class Copies>
 ZENC_DEVICE void join_units(const IndexSets& sets, const Segment* parts, u64 row_bytes, i64* units, u8* out) {
-    Copies copies;
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
         WindowRows batch(tile.begin, tile.any, tile.rows_before());
@@ -89,16 +85,14 @@ ZENC_DEVICE void join_units(const IndexSets& sets, const Segment* parts, u64 row
                 units[batch.first + lane()] = static_cast<i64>(64 * tile.first + batch.slot());
                 source = address_of_owned(tile, parts, batch.word, batch.bit, row_bytes);
             }
-            copies.copy(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
+            copy_rows(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
         }
     });
 }
 
 // The same as a dense tensor out [units, row_bytes], with +0 for units that nobody holds: every byte is
 // written, but if it `keeps`, for then these are +0 already.
-template <class Copies>
 ZENC_DEVICE void join_dense(const IndexSets& sets, const Segment* parts, u64 row_bytes, bool keeps, u8* out) {
-    Copies copies;
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
         const u64 there = static_cast<u64>(__popc(__ballot_sync(ALL_LANES, tile.there)));
@@ -111,7 +105,7 @@ ZENC_DEVICE void join_dense(const IndexSets& sets, const Segment* parts, u64 row
             const u8* const source =
                 (any >> bit & 1) == 0 ? nullptr : address_of_owned(tile, parts, word, bit, row_bytes);
             u8* const to = keeps && source == nullptr ? nullptr : out + (first + lane()) * row_bytes;
-            copies.copy(source, static_cast<u32>(rows), row_bytes, to);
+            copy_rows(source, static_cast<u32>(rows), row_bytes, to);
         }
     });
 }

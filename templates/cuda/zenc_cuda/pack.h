@@ -153,10 +153,9 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, Bits* tensor, boo
 
 // Values [n, width] of units in slots [n], none of which comes twice. Each is divided by `divisor` first.
 // Lane k of a warp finds the place of row k.
-template <class Copies, class T, class Mapping>
+template <class T, class Mapping>
 ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, u64 n,
                             const T* values, i64 dtype, i64 divisor) {
-    Copies copies;
     const Divided<T> divided(dtype, divisor);
     const u64 width = geometry.width, row_bytes = width * sizeof(T);
     const u32 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
@@ -165,15 +164,14 @@ ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* pa
         T* to = nullptr;
         if (lane() < rows)
             to = row_of_slot<T>(geometry, parts, static_cast<u64>(slots[first + lane()]), row_bytes);
-        divide_rows(copies, values + (first + lane()) * width, rows, width, divided, to);
+        divide_rows(values + (first + lane()) * width, rows, width, divided, to);
     }
 }
 
 // The marked rows of tensor [units, width], each divided by `divisor`. Row y of the grid has part y.
-template <class Copies, class T, class Mapping>
+template <class T, class Mapping>
 ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* parts, const T* tensor,
                              i64 dtype, i64 divisor) {
-    Copies copies;
     const Divided<T> divided(dtype, divisor);
     const u64 width = geometry.width;
     for_each_segment(geometry.parts, [&](u64 part) {
@@ -183,7 +181,7 @@ ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* p
             const T* from = nullptr;
             if (batch.has_row())
                 from = tensor + geometry.mapping.unit(geometry.first_slot(part) + batch.slot()) * width;
-            divide_rows(copies, from, batch.rows, width, divided, values + (batch.first + lane()) * width);
+            divide_rows(from, batch.rows, width, divided, values + (batch.first + lane()) * width);
         }
     });
 }

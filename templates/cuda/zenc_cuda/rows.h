@@ -291,35 +291,29 @@ ZENC_DEVICE void move_rows(const Vector* from, u32 rows, u64 vectors, Vector* to
     }
 }
 
-// How rows are copied: by loads and stores of all lanes; or in bulk (zenc_cuda/bulk.h).
-struct InVectors {
-    static constexpr bool IN_BULK = false;
-
-    // In vectors of 16, 4 or 2 bytes, as many as divide the size of a row and the addresses of all of them: a
-    // tensor may begin at any of its values, and no GPU loads or stores at other addresses than multiples of
-    // the size.
-    ZENC_DEVICE void copy(const u8* from, u32 rows, u64 row_bytes, u8* to) const {
-        const auto move = [&](auto vector) {
-            using Vector = decltype(vector);
-            move_rows(reinterpret_cast<const Vector*>(from), rows, row_bytes / sizeof(Vector),
-                      reinterpret_cast<Vector*>(to), [](Vector each) { return each; });
-        };
-        const u64 together = lane() < rows ? row_bytes | address_bits(from) | address_bits(to) : 0;
-        if (!__any_sync(ALL_LANES, together % 16 != 0))
-            move(uint4{});
-        else if (!__any_sync(ALL_LANES, together % 4 != 0))
-            move(u32{});
-        else
-            move(u16{});
-    }
-};
+// Rows are copied in vectors of 16, 4 or 2 bytes, as many as divide the size of a row and the addresses of
+// all of them: a tensor may begin at any of its values, and no GPU loads or stores at other addresses than
+// multiples of the size.
+ZENC_DEVICE void copy_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
+    const auto move = [&](auto vector) {
+        using Vector = decltype(vector);
+        move_rows(reinterpret_cast<const Vector*>(from), rows, row_bytes / sizeof(Vector),
+                  reinterpret_cast<Vector*>(to), [](Vector each) { return each; });
+    };
+    const u64 together = lane() < rows ? row_bytes | address_bits(from) | address_bits(to) : 0;
+    if (!__any_sync(ALL_LANES, together % 16 != 0))
+        move(uint4{});
+    else if (!__any_sync(ALL_LANES, together % 4 != 0))
+        move(u32{});
+    else
+        move(u16{});
+}
 
 // Rows of values, each divided first.
-template <class T, class Copies>
-ZENC_DEVICE void divide_rows(Copies& copies, const T* from, u32 rows, u64 width, const Divided<T>& divided,
-                             T* to) {
+template <class T>
+ZENC_DEVICE void divide_rows(const T* from, u32 rows, u64 width, const Divided<T>& divided, T* to) {
     if (divided.alike)
-        copies.copy(reinterpret_cast<const u8*>(from), rows, width * sizeof(T), reinterpret_cast<u8*>(to));
+        copy_rows(reinterpret_cast<const u8*>(from), rows, width * sizeof(T), reinterpret_cast<u8*>(to));
     else
         move_rows(from, rows, width, to, divided);
 }

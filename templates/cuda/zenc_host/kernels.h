@@ -13,17 +13,13 @@ namespace zenc {
 
 enum class Typed { NO, YES, BY_BITS };
 
-// Whether a kernel copies rows: then there is one that does so in bulk, name_bulk.
-enum class Copies { NOTHING, ROWS };
-
 // A kernel by its name. A typed one is a family of DTYPES kernels: name_f32, name_f64 ..., or by the bits of
 // values: name_16, name_32, name_64; the call's dtype chooses. It `ends` by an epilogue of that and what
 // comes behind it. Each is one static object: `static const Kernel MERGE("zenc_merge", Typed::BY_BITS);`
 class Kernel {
 public:
-    explicit Kernel(const char* name, Typed typed = Typed::NO, Ending ends = Ending::NONE,
-                    Copies copies = Copies::NOTHING)
-        : name(name), typed(typed), ends(ends), copies(copies), number(all().size()) {
+    explicit Kernel(const char* name, Typed typed = Typed::NO, Ending ends = Ending::NONE)
+        : name(name), typed(typed), ends(ends), number(all().size()) {
         all().push_back(this);
     }
     Kernel(const Kernel&) = delete;
@@ -38,7 +34,6 @@ public:
     const char* const name;
     const Typed typed;
     const Ending ends;
-    const Copies copies;
     const u64 number;
 };
 
@@ -121,16 +116,14 @@ using Fetch = i64 (*)(void* user, const char* name);
 struct Kernels {
     CUcontext context = nullptr;
     std::vector<CUmodule> modules;
-    std::vector<std::array<CUfunction, 2 * DTYPES>> functions{Kernel::all().size()};  // the last in bulk
+    std::vector<std::array<CUfunction, DTYPES>> functions{Kernel::all().size()};
     Fetch fetch = nullptr;
-    bool in_bulk = false;     // there are kernels that copy rows in bulk
     bool has_tables = false;  // they read those of a partition
 
     // Of the modules that there are, or of one that is fetched by the thread of this call; null if there is
-    // none. Rows are copied in bulk if they are `long_rows`.
-    CUfunction of(const Kernel& kernel, i64 dtype, bool long_rows = false) {
-        const i64 bulk = in_bulk && long_rows && kernel.copies == Copies::ROWS ? DTYPES : 0;
-        const i64 which = bulk + (kernel.typed != Typed::NO ? dtype : 0);
+    // none.
+    CUfunction of(const Kernel& kernel, i64 dtype) {
+        const i64 which = kernel.typed != Typed::NO ? dtype : 0;
         CUfunction& function = functions[kernel.number][static_cast<u64>(which)];
         if (function == nullptr && fetch != nullptr) fetch(this, full_name(kernel, which).data());
         return function;
@@ -146,27 +139,24 @@ struct Kernels {
     }
 
 private:
-    static std::array<char, 128> full_name(const Kernel& kernel, i64 which) {
+    static std::array<char, 128> full_name(const Kernel& kernel, i64 dtype) {
         std::array<char, 128> name;
-        const i64 dtype = which % DTYPES;
-        const char* const end = which < DTYPES ? "" : "_bulk";
         if (kernel.typed == Typed::BY_BITS)
-            std::snprintf(name.data(), name.size(), "%s_%lld%s", kernel.name, 8 * DTYPE_BYTES[dtype], end);
+            std::snprintf(name.data(), name.size(), "%s_%lld", kernel.name, 8 * DTYPE_BYTES[dtype]);
         else if (kernel.typed == Typed::YES)
             std::snprintf(name.data(), name.size(), "%s_%s", kernel.name, DTYPE_NAMES[dtype]);
         else
-            std::snprintf(name.data(), name.size(), "%s%s", kernel.name, end);
+            std::snprintf(name.data(), name.size(), "%s", kernel.name);
         return name;
     }
 
     // Those of a kernel in the newest module.
     void find(const Kernel& kernel) {
-        for (i64 which = 0; which < (kernel.copies == Copies::ROWS ? 2 : 1) * DTYPES; ++which) {
-            if (kernel.typed == Typed::NO && which % DTYPES != 0) continue;
+        for (i64 dtype = 0; dtype < (kernel.typed == Typed::NO ? 1 : DTYPES); ++dtype) {
             CUfunction found = nullptr;
-            if (api.cuModuleGetFunction(&found, modules.back(), full_name(kernel, which).data()) ==
+            if (api.cuModuleGetFunction(&found, modules.back(), full_name(kernel, dtype).data()) ==
                 CUDA_SUCCESS)
-                functions[kernel.number][static_cast<u64>(which)] = found;
+                functions[kernel.number][static_cast<u64>(dtype)] = found;
         }
     }
 };
@@ -175,13 +165,12 @@ extern "C" {
 
 // Loads a compiled module (a cubin) into the current context. A kernel that a call misses is fetched, where
 // `fetch` is not null, which gets what this returns: what a Call takes as `kernels`; or null with the reason
-// in `error`. `traits`: 1, long rows are copied in bulk; 2, they read the tables of a partition.
-ZENC_EXPORT void* zenc_load_kernels(const void* image, Fetch fetch, i64 traits, char* error, u64 size) {
+// in `error`. They read the tables of a partition if there are `tables`.
+ZENC_EXPORT void* zenc_load_kernels(const void* image, Fetch fetch, i64 tables, char* error, u64 size) {
     const BesideCaptures beside;
     auto* const kernels = new Kernels;
     kernels->fetch = fetch;
-    kernels->in_bulk = (traits & 1) != 0;
-    kernels->has_tables = (traits & 2) != 0;
+    kernels->has_tables = tables != 0;
     api.cuCtxGetCurrent(&kernels->context);
     if (kernels->context == nullptr)
         refuse({error, size}, "no CUDA context is current in this thread");

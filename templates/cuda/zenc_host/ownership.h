@@ -13,9 +13,9 @@ namespace zenc {
 static const Kernel CHOOSE_OWNERS("zenc_choose_owners");
 static const Kernel DIGEST_OWNERS("zenc_digest_owners", Typed::NO, Ending::GATHER);
 static const Kernel MARK_PARTS("zenc_mark_parts", Typed::NO, Ending::RANK);
-static const Kernel SPLIT_ROWS("zenc_split_rows", Typed::NO, Ending::NONE, Copies::ROWS);
-static const Kernel JOIN_UNITS("zenc_join_units", Typed::NO, Ending::NONE, Copies::ROWS);
-static const Kernel JOIN_DENSE("zenc_join_dense", Typed::NO, Ending::NONE, Copies::ROWS);
+static const Kernel SPLIT_ROWS("zenc_split_rows");
+static const Kernel JOIN_UNITS("zenc_join_units");
+static const Kernel JOIN_DENSE("zenc_join_dense");
 
 // What ranks have agreed on: who owns the units that somebody holds. Calls whose units were announced share
 // it, and the device memory that it points to.

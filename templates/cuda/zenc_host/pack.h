@@ -10,9 +10,9 @@ namespace zenc {
 
 static const Kernel MARK_UNITS("zenc_mark_units", Typed::NO, Ending::RANK);
 static const Kernel MARK_DENSE("zenc_mark_dense", Typed::BY_BITS, Ending::RANK);
-static const Kernel PLACE_ONCE("zenc_place_once", Typed::BY_BITS, Ending::NONE, Copies::ROWS);
+static const Kernel PLACE_ONCE("zenc_place_once", Typed::BY_BITS);
 static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::BY_BITS);
-static const Kernel PLACE_DENSE("zenc_place_dense", Typed::BY_BITS, Ending::NONE, Copies::ROWS);
+static const Kernel PLACE_DENSE("zenc_place_dense", Typed::BY_BITS);
 static const Kernel PACK_VALUES("zenc_pack_values", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel CLEAR_SIGNS_OF_ZEROS("zenc_clear_signs_of_zeros", Typed::BY_BITS);
 static const Kernel TAKE_RANGES("zenc_take_ranges", Typed::BY_BITS);

@@ -45,13 +45,6 @@ inline Partition partition_of(const Call& call, u64 parts) {
         call.tables};
 }
 
-// Whether rows can be copied in bulk: then tensors and rows, as bodies do, lie at multiples of 16 bytes.
-inline bool has_long_rows(const Call& call) {
-    const u64 bytes = static_cast<u64>(call.width * DTYPE_BYTES[call.dtype]);
-    const u64 together = bytes | reinterpret_cast<u64>(call.values) | reinterpret_cast<u64>(call.dense_out);
-    return bytes >= LONG_ROW && together % 16 == 0;
-}
-
 class Queue {
 public:
     // Of a call whose units are cut in `parts`.
@@ -89,7 +82,7 @@ public:
                       (0 + ... + sizeof(Arguments)) / 8 <= MOST_WORDS);
         const CUstream into = stream();
         if (!ok() || blocks == 0 || rows == 0) return;
-        const CUfunction function = kernels.of(kernel, call.dtype, has_long_rows(call));
+        const CUfunction function = kernels.of(kernel, call.dtype);
         if (function == nullptr) return fail(call, CUDA_FAILED, -1, "the kernels lack %s", kernel.name);
         held_.begin(kernel, blocks, rows);
         (pass(arguments), ...);

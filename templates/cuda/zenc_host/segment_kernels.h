@@ -102,11 +102,11 @@ inline const i64* decode(Queue& queue, const Segments& segments) {
 static const Kernel SUM("zenc_sum", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel SUM_VALUES("zenc_sum_values", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel SUM_BLOCKS("zenc_sum_blocks", Typed::BY_BITS, Ending::ADMIT);
-static const Kernel MERGE("zenc_merge", Typed::BY_BITS, Ending::NONE, Copies::ROWS);
+static const Kernel MERGE("zenc_merge", Typed::BY_BITS);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero", Typed::BY_BITS);
 static const Kernel MARK_ABSENT("zenc_mark_absent", Typed::BY_BITS);
-static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS);
+static const Kernel SPREAD("zenc_spread");
 
 // Whether sum_values adds up the values of a call: single ones, of up to 4 bytes.
 inline bool has_lane_sums(const Call& call) {
@@ -215,9 +215,9 @@ inline void spread(Queue& queue, const Segments& from, const Segments& to) {
 }
 
 static const Kernel EXPAND_VALUES("zenc_expand_values", Typed::BY_BITS, Ending::GATHER);
-static const Kernel EXPAND_DENSE("zenc_expand_dense", Typed::NO, Ending::GATHER, Copies::ROWS);
+static const Kernel EXPAND_DENSE("zenc_expand_dense", Typed::NO, Ending::GATHER);
 static const Kernel MARK_FOUND("zenc_mark_found", Typed::NO, Ending::RANK);
-static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER, Copies::ROWS);
+static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER);
 
 // Every unit of call.dense_out, but those that it `keeps`, which are +0 already; nothing where `veto` is
 // there, and is not 0.

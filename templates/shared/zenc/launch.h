@@ -49,8 +49,7 @@ ZENC_HD inline u64 bits_below(u64 n) {
     return bits;
 }
 
-constexpr u64 WIDE_ROW = 128;   // bytes: from here on a warp copies a row at a time
-constexpr u64 LONG_ROW = 1024;  // bytes: from here on rows are copied in bulk where a GPU can do that
+constexpr u64 WIDE_ROW = 128;  // bytes: from here on a warp copies a row at a time
 constexpr u32 WIDE_ROWS = 8;  // of one warp: so many that one search for the first is little, and few to copy
 
 // Index sets of all ranks are read a tile at a time: a block has the same words of all of them in shared

@@ -62,8 +62,6 @@ void Worker::begin_block(u64 number) {
         absent_[w] = lanes == WARP ? 0 : ~0U << lanes;
     }
     shared_.begin_block();
-    bulk_barriers_.clear();
-    bulk_stores_.clear();
     if (thread_sanitizer()) orders_ = static_cast<const char*>(shared_.unused(8 * (1 + MOST_THREADS / WARP)));
 }
 
@@ -129,8 +127,6 @@ void Worker::fiber_main() {
 
 Thread* Worker::finish() {
     Thread& thread = current();
-    check_stores(thread);
-    if (gone_ + 1 == count_) check_loads();
     thread.state = State::GONE;
     gone_++;
     leave_warp(thread);
@@ -252,21 +248,6 @@ bool emulator_is_of_block(const void* at) {
 
 void* emulator_shared(const void* tag, u64 bytes, const char* file, int line) {
     return worker->shared(tag, bytes, {file, line});
-}
-void emulator_bulk_begin(u64* barrier, const char* file, int line) {
-    worker->bulk_begin(barrier, {file, line});
-}
-void emulator_bulk_load(emulator::BulkCopy copy, u64* barrier, const char* file, int line) {
-    worker->bulk_load(copy, barrier, {file, line});
-}
-void emulator_bulk_wait(u64* barrier, unsigned parity, const char* file, int line) {
-    worker->bulk_wait(barrier, parity, {file, line});
-}
-void emulator_bulk_store(emulator::BulkCopy copy, const char* file, int line) {
-    worker->bulk_store(copy, {file, line});
-}
-void emulator_bulk_wait_for_stores(unsigned left) {
-    worker->bulk_wait_for_stores(left);
 }
 void emulator_contended(const volatile void* address) {
     if (worker) worker->contended(address);  // else it is the host's

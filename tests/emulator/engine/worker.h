@@ -46,22 +46,6 @@ struct Thread {
     const volatile void* seen[8];
 };
 
-// A barrier of bulk copies: how many were waited for, and the one that was not.
-struct BulkBarrier {
-    const u64* at;
-    bool waits;
-    unsigned passed;
-    BulkCopy copy;
-    Place place;
-};
-
-// A store whose end its thread has not waited for.
-struct BulkStore {
-    unsigned thread;
-    BulkCopy copy;
-    Place place;
-};
-
 class Worker {
 public:
     Worker();
@@ -74,11 +58,6 @@ public:
     u64 warp(const Request& request);
     void* shared(const void* tag, u64 bytes, Place place);
     void contended(const volatile void* address);
-    void bulk_begin(u64* at, Place place);
-    void bulk_load(BulkCopy copy, u64* at, Place place);
-    void bulk_wait(u64* at, unsigned parity, Place place);
-    void bulk_store(BulkCopy copy, Place place);
-    void bulk_wait_for_stores(unsigned left);
     void fence();
     void pause();
     [[noreturn]] void trap(Place place);
@@ -115,12 +94,6 @@ private:
 
     void open_barrier();
     void leave_warp(const Thread& thread);
-    BulkBarrier& bulk_barrier(const u64* at, Place place);
-    void check_bulk(const BulkCopy& copy, const void* shared, Place place);
-    void check_stores(const Thread& thread);
-    void check_loads();
-    bool is_prompt();
-    static void deliver(BulkCopy& copy);
     void check_present(const Thread& thread, const Request& request);
 
     Launch* launch_ = nullptr;
@@ -134,8 +107,6 @@ private:
     std::vector<std::unique_ptr<Fiber>> fibers_;
     std::vector<Fiber*> free_;
     SharedMemory shared_;
-    std::vector<BulkBarrier> bulk_barriers_;
-    std::vector<BulkStore> bulk_stores_;
     const char* orders_ = nullptr;  // sync objects of the block, for race detectors: barrier, then one a warp
     u64 random_ = 0;                // what is drawn next; depends on seed and block alone
     bool shuffled_ = false;

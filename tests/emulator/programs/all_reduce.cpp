@@ -37,7 +37,7 @@ void check(bool well, const char* what) {
 // The functions of the interpreter.
 struct Unit {
     i64 (*bind)(const char* cuda, const char* nccl, char* error, u64 size);
-    void* (*load_kernels)(const void* image, void* fetch, i64 in_bulk, char* error, u64 size);
+    void* (*load_kernels)(const void* image, void* fetch, i64 tables, char* error, u64 size);
     void (*unload_kernels)(void* kernels);
     void* (*open_communicator)(const u8* id, i64 ranks, i64 rank, i64 deadline, char* error, u64 size);
     void (*close_communicator)(void* communicator);

@@ -1,5 +1,5 @@
 // Kernels with one fault each, for tests of what finds it. out has n words, 0 at first.
-#include "zenc_cuda/bulk.h"
+#include "zenc_cuda/platform.h"
 
 using zenc::ALL_LANES;
 using zenc::i64;
@@ -147,63 +147,4 @@ ZENC_KERNEL(trap, (u64*, i64)) {
 // Without a fault: for those of programs.
 ZENC_KERNEL(add_one, (u64 * out, i64 n)) {
     for (u64 i = zenc::thread_of_row(); i < static_cast<u64>(n); i += zenc::threads_of_row()) out[i] += 1;
-}
-
-// Bulk copies by one thread: out has 8 words, of which the last 4 are to become the first ones.
-struct Stage {
-    uint4* memory;
-    u64* barrier;
-
-    ZENC_DEVICE Stage() {
-        ZENC_SHARED(uint4, stage, 2);
-        ZENC_SHARED(u64, begun, 1);
-        memory = stage;
-        barrier = begun;
-        bulk_begin(barrier);
-    }
-};
-
-ZENC_KERNEL(bulk_misaligned, (u64 * out, i64)) {
-    const Stage stage;
-    bulk_load(stage.memory, out + 1, 32, stage.barrier);
-}
-
-ZENC_KERNEL(bulk_of_odd_size, (u64 * out, i64)) {
-    const Stage stage;
-    bulk_load(stage.memory, out, 24, stage.barrier);
-}
-
-ZENC_KERNEL(bulk_past_shared, (u64 * out, i64)) {
-    const Stage stage;
-    bulk_load(stage.memory + 1, out, 32, stage.barrier);
-}
-
-ZENC_KERNEL(bulk_not_waited_for, (u64 * out, i64)) {
-    const Stage stage;
-    bulk_load(stage.memory, out, 32, stage.barrier);
-    bulk_store(out + 4, stage.memory, 32);
-    bulk_wait_for_stores();
-}
-
-ZENC_KERNEL(bulk_waits_for_nothing, (u64*, i64)) {
-    const Stage stage;
-    bulk_wait(stage.barrier, 0);
-}
-
-ZENC_KERNEL(bulk_ends_too_early, (u64 * out, i64)) {
-    const Stage stage;
-    bulk_load(stage.memory, out, 32, stage.barrier);
-    bulk_wait(stage.barrier, 0);
-    bulk_store(out + 4, stage.memory, 32);
-}
-
-ZENC_KERNEL(bulk_stage_used_again, (u64 * out, i64)) {
-    const Stage stage;
-    out[0] = out[1] = 1;
-    for (u32 i = 0; i < 2; ++i) {
-        bulk_load(stage.memory, out + 2 * i, 16, stage.barrier);
-        bulk_wait(stage.barrier, i);
-        bulk_store(out + 4 + 2 * i, stage.memory, 16);
-    }
-    bulk_wait_for_stores();
 }

@@ -209,7 +209,7 @@ def test_a_compiler_that_is_newer_than_the_driver_leaves_it_to_the_artifact(nvrt
     nvrtc_module._found.cache_clear()
 
 
-MODULES = ("A", "B_32_BULK", "C_16", "D_16", "CODES_F32")
+MODULES = ("A", "B_32", "C_16", "D_16", "CODES_F32")
 TEXT = "#ifdef ZENC_ONLY\n#define ZENC_HAS(module) ZENC_##module\n#else\n#define ZENC_HAS(module) 1\n#endif\n"
 TEXT += '#define ZENC_KERNEL(name) extern "C" __global__ void name\n'
 TEXT += "".join(f"#if ZENC_HAS({name})\nZENC_KERNEL(zenc_{name})() {{}}\n#endif\n" for name in MODULES)
@@ -224,20 +224,19 @@ def begun(monkeypatch, tmp_path) -> list[tuple[str, ...]]:
     return found
 
 
-def images(gpu_driver: SimpleNamespace, in_bulk: bool = True):
+def images(gpu_driver: SimpleNamespace):
     plan = SimpleNamespace(phases=(), feedback=None)
     artifact = SimpleNamespace(gpu_sources=lambda: {"kernels.cu": TEXT}, plan=plan, cubins=())
-    return images_of(artifact, gpu(9, 0), gpu_driver, in_bulk)
+    return images_of(artifact, gpu(9, 0), gpu_driver)
 
 
 def kernels_in(image: bytes) -> set[str]:
     return {name for name in MODULES if f".text.zenc_{name}\0".encode() in image}
 
 
-@pytest.mark.parametrize("in_bulk", [True, False])
-def test_modules_are_compiled_ahead_for_float32_and_for_other_types_once_they_are_used(nvrtc, begun, in_bulk):
+def test_modules_are_compiled_ahead_for_float32_and_for_other_types_once_they_are_used(nvrtc, begun):
     """Without a code nothing compiles codes ahead."""
-    image, usual = images(made_driver(nvrtc.cuda), in_bulk), ("A", "B_32_BULK") if in_bulk else ("A",)
+    image, usual = images(made_driver(nvrtc.cuda)), ("A", "B_32")
     assert begun == [usual]
     assert kernels_in(image("zenc_A")) == {"A"} and begun[1:] == [usual]
     assert kernels_in(image("zenc_D_16")) == {"D_16"} and begun[2:] == [("C_16", "D_16")]

@@ -17,13 +17,14 @@ from tests.emulator.device import IndexSets, Partition
 from tests.support.nvrtc import compiled_by
 from tests.support.ptx import Usage, declared, entries, kernels_of_host, launches, split, usages
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.codegen.build.arch import BULK, Arch
+from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, KINDS, compression_unit, render, templates_dir
 from zenc.scheme.model import Holders, Mapping
 from zenc.wire.constants import TABLE_WORDS
 
-OLDEST, OTHERS = Arch(7, 5), (BULK, Arch(8, 0), Arch(10, 0))
+OLDEST, HOPPER = Arch(7, 5), Arch(9, 0)
+OTHERS = HOPPER, Arch(8, 0), Arch(10, 0)
 MAPPINGS = sorted({type(plan_of_shipped(name).mapping) for name in SHIPPED}, key=KINDS.__getitem__)
 CASES = [
     pytest.param(kind, arch, id=f"{KINDS[kind]}-{arch}", marks=pytest.mark.slow)
@@ -54,7 +55,7 @@ def source_of(kind: type[Mapping]) -> str:
 def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
     """Compile a mapping for an architecture, once; on all cores, since later tests need it."""
     asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
-    wanted = dict.fromkeys([(Holders, BULK), *((each["kind"], each["arch"]) for each in asked)])
+    wanted = dict.fromkeys([(Holders, HOPPER), *((each["kind"], each["arch"]) for each in asked)])
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:  # NVRTC compiles one at a time in a process
         known = {
             (kind, arch): pool.submit(compiled_by, nvrtc.path, source_of(kind), str(arch)) for kind, arch in wanted
@@ -70,7 +71,7 @@ def has_params(item: pytest.Item) -> bool:
 def test_nothing_spills_and_nothing_is_warned_of(compiled, kind, arch):
     log = compiled(kind, arch).log
     found = {usage.name: usage for usage in usages(log)}
-    assert set(found) == {name for name in declared(source_of(kind)) if arch >= BULK or not name.endswith("_bulk")}
+    assert set(found) == set(declared(source_of(kind)))
     assert [usage for usage in found.values() if usage.spilled or usage.registers > MOST_REGISTERS] == []
     assert "warning" not in log
 
@@ -78,7 +79,7 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, kind, arch):
 def test_codes_are_compiled(nvrtc: Nvrtc) -> None:
     """The emulator takes C++ that NVRTC does not."""
     source = f"#define ZENC_ONLY\n#define ZENC_CODES_F32 1\n{compression_unit()[COMPRESSION]}"
-    told = compiled_by(nvrtc.path, source, str(BULK))
+    told = compiled_by(nvrtc.path, source, str(HOPPER))
     assert {"zenc_encode_rows_f32", "zenc_decode_rows_f32"} <= set(entries(told.ptx)) and "warning" not in told.log
 
 
@@ -88,31 +89,17 @@ def test_codes_are_compiled(nvrtc: Nvrtc) -> None:
 )
 def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     """Four at a time for each lane, by instructions that neither keep them in the caches nor keep these coherent."""
-    text = compiled(Holders, BULK).ptx
+    text = compiled(Holders, HOPPER).ptx
     body = text[text.index(f".entry zenc_{name}(") :].partition("\n}\n")[0]
     assert body.count("ld.global.cs.nc.v4.u32") >= 4
     assert re.search(r"\bst(\.global)?\.v[248]\.", body)
     assert ".local" not in body
 
 
-@pytest.mark.slow
-def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
-    """Rows of 1 KiB and more have kernels of their own; others pass through registers."""
-    text = compiled(Holders, BULK).ptx
-    bodies = {name: text[text.index(f".entry {name}(") :].partition("\n}\n")[0] for name in entries(text)}
-    found = {name for name, body in bodies.items() if "cp.async.bulk.shared::cluster.global" in body}
-    copying = re.findall(r"Kernel (\w+)\([^;]*Copies::ROWS\);", HOST)
-    assert found == {f"{name}_bulk" for kernel in copying for name in kernels_of_host(HOST)[kernel]}
-    assert len(found) == 15
-    assert {name for name, body in bodies.items() if "cp.async.bulk.global.shared::cta" in body} == found
-
-
 @pytest.mark.parametrize(("kind", "arch"), EACH_KIND)
 def test_every_parameter_is_a_word_a_partition_or_tables(compiled, kind, arch):
     """A pointer, an i64, or a Partition or tables by value, as many as are declared, in at most 4 KiB."""
-    wanted = {
-        name: given for name, given in declared(source_of(kind)).items() if arch >= BULK or not name.endswith("_bulk")
-    }
+    wanted = declared(source_of(kind))
     kinds = {name: [kind_of(each) for each in given] for name, given in wanted.items()}
     assert entries(compiled(kind, arch).ptx) == kinds
     sizes = {name: sum(int(each[3:-1]) if "[" in each else 8 for each in given) for name, given in kinds.items()}
@@ -146,9 +133,7 @@ def test_launchers_pass_as_many_words_as_kernels_take():
 def test_the_host_asks_of_an_epilogue_what_the_kernel_can_do():
     text = (templates_dir() / "cuda" / "kernels.cu.j2").read_text()
     can = dict(re.findall(r'kernel\("(\w+)".*ends="(\w+)"', text))
-    asked = dict(
-        re.findall(r'static const Kernel \w+\("zenc_(\w+)", Typed::\w+, Ending::(\w+)(?:, Copies::ROWS)?\);', HOST)
-    )
+    asked = dict(re.findall(r'static const Kernel \w+\("zenc_(\w+)", Typed::\w+, Ending::(\w+)\);', HOST))
     assert {name: what for name, what in asked.items() if what != "NONE"} == can and can["sum"] == "ADMIT"
 
 

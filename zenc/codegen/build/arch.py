@@ -33,10 +33,7 @@ class Arch:
 OLDEST = Arch(7, 5)
 """Turing: the oldest architecture that kernels are written for, and that CUDA 13 compiles for."""
 
-BULK = Arch(9, 0)
-"""Hopper: from here on GPUs have bulk copies between global and shared memory."""
-
-USUAL = (OLDEST, Arch(8, 0), BULK, Arch(10, 0), Arch(12, 0))
+USUAL = (OLDEST, Arch(8, 0), Arch(9, 0), Arch(10, 0), Arch(12, 0))
 """The first of each generation: their cubins run on every GPU for desktops and data centres of compute capability
 7.5, 8, 9, 10 and 12."""
 

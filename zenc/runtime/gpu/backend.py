@@ -113,8 +113,7 @@ class GpuBackend:
             self._played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = self._played.library, self._played.program
             library.bind(*gpu.libraries(group.size))
-            bulk, tables = gpu.copies_in_bulk, has_tables(plan.mapping)
-            kernels = gpu.kernels.of(artifact, library, images, in_bulk=bulk, has_tables=tables)
+            kernels = gpu.kernels.of(artifact, library, images, has_tables=has_tables(plan.mapping))
             keeps = plan.is_lossy or plan.feedback is not None
             compression = GpuCompression(gpu, artifact, deadline) if keeps else None
         except Exception as error:

@@ -12,13 +12,12 @@ from typing import Protocol
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.build.arch import BULK, Arch, arch_for, listed
+from zenc.codegen.build.arch import Arch, arch_for, listed
 from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, kept, modules_of, text_of
 from zenc.codegen.build.nvrtc import Nvrtc, find_compiler, known_archs
 from zenc.codegen.build.shipped import shipped
 from zenc.codegen.build.worker import compile_ahead
 from zenc.codegen.render import compression_unit
-from zenc.common.environment import is_on
 from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
 from zenc.plan.ir import Plan
 from zenc.runtime.gpu.driver import Driver, GpuInfo, driver, find_nccl
@@ -34,17 +33,16 @@ FIRST = "zenc_gather"
 class LoadedKernels:
     """The kernels of ``image_of`` in the current context, a module at a time; ``handle`` is the argument of calls.
 
-    A module that takes a second to compile delays the call that needs it; peers wait for it as for any late rank. Long
-    rows are copied ``in_bulk``, where ``image_of`` has such kernels.
+    A module that takes a second to compile delays the call that needs it; peers wait for it as for any late rank.
 
     Raises BuildError and ArtifactError, here or as the ``failure`` of the call that first needs a module.
     """
 
-    def __init__(self, library: KernelLibrary, image_of: ImageOf, first: str, in_bulk: bool, has_tables: bool) -> None:
+    def __init__(self, library: KernelLibrary, image_of: ImageOf, first: str, has_tables: bool) -> None:
         self._library, self._image_of = library, image_of
         self.failure: Exception | None = None
         self._fetching = FETCH(self._fetch)
-        self.handle = library.load_kernels(image_of(first), self._fetching, in_bulk, has_tables)
+        self.handle = library.load_kernels(image_of(first), self._fetching, has_tables)
 
     def take_failure(self) -> Exception | None:
         """Return the failure of a call that missed a module, if there is one; the next call fails by its own."""
@@ -76,14 +74,13 @@ class DeviceKernels:
         image_of: ImageOf,
         first: str = FIRST,
         *,
-        in_bulk: bool = False,
         has_tables: bool = False,
     ) -> LoadedKernels:
         """Return the kernels of ``artifact``, loaded by ``image_of`` if missing; raises as ``LoadedKernels`` does."""
         source = artifact.sources[SOURCE] if artifact.target == "cuda" else type(artifact.plan.mapping)
-        key = source, library.path, first, in_bulk
+        key = source, library.path, first
         if key not in self._loaded:
-            self._loaded[key] = LoadedKernels(library, image_of, first, in_bulk, has_tables)
+            self._loaded[key] = LoadedKernels(library, image_of, first, has_tables)
         return self._loaded[key]
 
 
@@ -121,7 +118,7 @@ def _compiler_for(gpu: GpuInfo, driver: Driver) -> tuple[Nvrtc | None, Arch | No
     return compiler, arch, reasons
 
 
-def images_of(artifact: Artifact, gpu: GpuInfo, driver: Driver, in_bulk: bool) -> ImageOf:
+def images_of(artifact: Artifact, gpu: GpuInfo, driver: Driver) -> ImageOf:
     """Return the kernels of ``artifact`` for ``gpu``: shipped ones, or those that ``zenc compile`` left in the cache.
 
     Others come module by module, as ``kernels_for`` has them. Processes compile what calls on float32 tensors may need,
@@ -138,7 +135,7 @@ def images_of(artifact: Artifact, gpu: GpuInfo, driver: Driver, in_bulk: bool) -
             if unit.items() <= sources.items() and (made := kept(sources, arch, compiler)):
                 return made
             names = [name for name in dict.fromkeys(modules_of(unit).values()) if _is_usual(name, artifact.plan)]
-            usual = [name for name in names if dtype_of(name) == dtype and (in_bulk or not name.endswith("_BULK"))]
+            usual = [name for name in names if dtype_of(name) == dtype]
             compile_ahead(text_of(unit), arch, compiler, tuple(usual))
         return None
 
@@ -192,10 +189,6 @@ class GpuDevice(Protocol):
         """The name of the device in this process."""
 
     @property
-    def copies_in_bulk(self) -> bool:
-        """Return whether there are kernels that copy rows through shared memory, and they are to be used."""
-
-    @property
     def kernels(self) -> DeviceKernels:
         """The kernels that are loaded on the GPU."""
 
@@ -246,18 +239,13 @@ class TorchGpu:
         """``cuda:0``."""
         return str(self.device)
 
-    @property
-    def copies_in_bulk(self) -> bool:
-        """Return whether the GPU is sm_90 or later, and ``ZENC_BULK_COPIES`` is not 0."""
-        return driver().gpu(self.device.index).arch >= BULK and is_on("ZENC_BULK_COPIES")
-
     def libraries(self, size: int) -> tuple[str, str | None]:
         """Return paths of the driver, and of NCCL where there are several ranks."""
         return driver().path, find_nccl().path if size > 1 else None
 
     def images(self, artifact: Artifact) -> ImageOf:
         """Return the kernels of ``artifact`` for this GPU, as ``images_of`` does."""
-        return images_of(artifact, driver().gpu(self.device.index), driver(), self.copies_in_bulk)
+        return images_of(artifact, driver().gpu(self.device.index), driver())
 
     def stream(self) -> int:
         """Return the current stream, as a handle of CUDA."""

@@ -65,14 +65,14 @@ class KernelLibrary:
             help = "NVIDIA's driver 525 or newer, and NCCL 2.28 or newer, are needed; PyTorch for CUDA brings an NCCL"
             raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
 
-    def load_kernels(self, image: bytes, fetch: Any = NO_FETCH, in_bulk: bool = False, has_tables: bool = False) -> int:
+    def load_kernels(self, image: bytes, fetch: Any = NO_FETCH, has_tables: bool = False) -> int:
         """Return a handle of a cubin's kernels, loaded in the current context; raises BuildError ``library-broken``.
 
-        ``fetch``, a FETCH that lives as long as they do, adds those that calls miss. Long rows are copied ``in_bulk``,
-        which only some GPUs can. With ``has_tables`` a call without tables fails.
+        ``fetch``, a FETCH that lives as long as they do, adds those that calls miss. With ``has_tables`` a call without
+        tables fails.
         """
         text = CText()
-        kernels = self.functions["load_kernels"](image, fetch, in_bulk | has_tables << 1, *text.arguments)
+        kernels = self.functions["load_kernels"](image, fetch, has_tables, *text.arguments)
         if not kernels:
             raise _not_loaded(text.value)
         return int(kernels)

@@ -15,7 +15,6 @@
 #define __align__(n) alignas(n)
 
 #include "emulator/atomics.h"
-#include "emulator/bulk.h"
 #include "emulator/engine.h"
 #include "emulator/intrinsics.h"
 #include "emulator/kernel.h"

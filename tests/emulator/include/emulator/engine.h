@@ -22,14 +22,6 @@ struct Kernel {
     void (*call)(const u64* words);
 };
 
-// A bulk copy, and what copies its bytes.
-struct BulkCopy {
-    void* to;
-    const void* from;
-    u64 bytes;
-    void (*copy)(void* to, const void* from, u64 bytes);
-};
-
 // Operations of all lanes of a mask together.
 enum class WarpOp : int {
     SYNC,
@@ -65,12 +57,6 @@ void* emulator_shared(const void* tag, emulator::u64 bytes, const char* file, in
 
 // Comes before an access that other threads may make at the same time; here the order of threads may change.
 void emulator_contended(const volatile void* address);
-
-void emulator_bulk_begin(emulator::u64* barrier, const char* file, int line);
-void emulator_bulk_load(emulator::BulkCopy copy, emulator::u64* barrier, const char* file, int line);
-void emulator_bulk_wait(emulator::u64* barrier, unsigned parity, const char* file, int line);
-void emulator_bulk_store(emulator::BulkCopy copy, const char* file, int line);
-void emulator_bulk_wait_for_stores(unsigned left);
 
 void emulator_fence();
 void emulator_pause();
