@@ -57,17 +57,16 @@ def contributed(plan: Plan, of: Profile) -> Profile:
 def contributed_sets(plan: Plan, of: Gradients) -> Gradients:
     """Return the packed part of drawn or recorded gradients: the selected number of each rank's units, at random."""
     select = plan.of(PhaseKind.PUSH)[0].select
-    if plan.transform or any(isinstance(one, Linear) for one in select):
+    is_linear = any(isinstance(one, Linear) for one in select)
+    if plan.transform or is_linear:
         values, width = packed_tensor(plan, of.units, of.width)
         of = gradients(values, width, of.dtype, [np.arange(values)] * of.size)
-        if not plan.transform:
-            return of
-    if not select or _share(select) is None:
+    if _share(select) is None or (is_linear and not plan.transform):
         return of
     counts, groups = _counts(plan, of, select)
-    held = []
+    held, room = [], np.empty(max(map(len, of.held)))  # touched once: new memory takes longer than to draw
     for rank, ids in enumerate(of.held):
-        keys = np.random.default_rng([0, rank]).random(len(ids))
+        keys = np.random.default_rng([0, rank]).random(out=room[: len(ids)])
         if len(counts) == 1:
             held.append(ids[_least(keys, int(counts[0]))])
             continue

@@ -223,9 +223,9 @@ def slots_of_units(mapping: Contiguous | Encoded | Permutation, units: int, ids:
 
     See docs/adr/0003-permutation.md and 0036-blocks.md.
     """
-    slots = np.array(ids)
     if not isinstance(mapping, Permutation):
-        return slots
+        return ids
+    slots = np.array(ids)
     for start in range(0, len(slots), _AT_ONCE):
         these = slots[start : start + _AT_ONCE]  # a part at a time: the intermediate arrays take ten times their memory
         whole = np.flatnonzero(these < units // block * block)
