@@ -135,6 +135,7 @@ def saved(group: dist.ProcessGroup, name: str) -> dict[str, Any]:
     parameter = table(group.rank())
     optimizer = zenc.ShardedTableOptimizer([parameter], make, group=group, op="sum", **options)
     _go_on(optimizer, parameter, range(3))
+    optimizer.register_state_dict_post_hook(lambda _, state: {"of": state})
     return {"table": parameter.detach(), "own": optimizer.state_dict(), "whole": optimizer.state_dict(whole=True)}
 
 
@@ -148,11 +149,18 @@ def _go_on(optimizer: Any, parameter: torch.nn.Parameter, steps: range) -> None:
 def restored(group: dist.ProcessGroup, name: str, start: torch.Tensor, states: list[Any]) -> list[torch.Tensor]:
     """Return the table after three more steps from each of ``states``."""
     make, options = OPTIMIZERS[name]
-    found = []
+    found, loaded = [], []
+
+    def unwrapped(_: object, given: Any) -> Any:
+        return given["of"] if isinstance(given, dict) else [each["of"] for each in given]
+
     for state in states:
         parameter = torch.nn.Parameter(start.clone())
         optimizer = zenc.ShardedTableOptimizer([parameter], make, group=group, op="sum", **{**options, "lr": 99.0})
+        optimizer.register_load_state_dict_pre_hook(unwrapped)
+        optimizer.register_load_state_dict_post_hook(loaded.append)
         optimizer.load_state_dict(state)
+        assert loaded.pop() is optimizer
         _go_on(optimizer, parameter, range(3, 6))
         found.append(parameter.detach())
     return found

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, Literal, TypeAlias, overload
 
@@ -382,8 +383,16 @@ class ShardedTableOptimizer(Optimizer):
         ``load_state_dict``. Both are plain values and tensors, which ``torch.load(..., weights_only=True)`` reads.
         """
         tables = [table for _, table in self._tables]
-        groups = super().state_dict()["param_groups"]
-        return whole_state(tables, groups, self.collective) if whole else sharded_state(tables, groups)
+
+        def filled(_: Optimizer, plain: dict[str, Any]) -> dict[str, Any]:
+            groups = plain["param_groups"]
+            return whole_state(tables, groups, self.collective) if whole else sharded_state(tables, groups)
+
+        first = self.register_state_dict_post_hook(filled, prepend=True)  # other hooks get what it returns
+        try:
+            return super().state_dict()
+        finally:
+            first.remove()
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Go on from a state: a whole one, or that of the unsharded optimizer; or those of all ranks that saved theirs.
@@ -392,12 +401,17 @@ class ShardedTableOptimizer(Optimizer):
         will do where it has all of these. Raises CostError (``bad-state``, ``other-version``); nothing has changed
         then.
         """
-        pieces, groups = read_pieces(state_dict, self._heights(), len(self.param_groups))
+        given: Any = copy(state_dict)
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            given = before(self, given) or given
+        pieces, groups = read_pieces(given, self._heights(), len(self.param_groups))
         filled = [table.filled(of_table) for (_, table), of_table in zip(self._tables, pieces, strict=True)]
         for (_, table), (states, once) in zip(self._tables, filled, strict=True):
             table.states, table.once, table.before = states, once, None
         for own, saved in zip(self.param_groups, groups, strict=True):
             own.update({name: value for name, value in saved.items() if name != "params"})
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
 
 
 def _empty(parameter: torch.Tensor) -> torch.Tensor:

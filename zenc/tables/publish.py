@@ -245,7 +245,8 @@ class _Publishing:
             if each.dtype not in BITS_OF or each.layout is not torch.strided or not each.is_contiguous():
                 what = f"{each.dtype}, {each.layout}: only contiguous floats are published"
                 raise TensorError(Diagnostic("unsupported-dtype", what))
-        if _share_memory(self.held):
+        spans = sorted((each.device.index or 0, each.data_ptr(), each.nbytes) for each in self.held if each.numel())
+        if any(one[0] == other[0] and one[1] + one[2] > other[1] for one, other in pairwise(spans)):
             what = "two of the tensors that are held share memory, which can't become both of the new ones"
             raise TensorError(Diagnostic("overlapping-memory", what, help="publish each once"))
         if self.new is not None and list(map(_kind, self.new)) != list(map(_kind, self.held)):
@@ -315,11 +316,6 @@ def _other_base(rank: int, root: int, index: int, other_kind: bool) -> TensorErr
     message = f"tensor {index} that rank {rank} holds has {what} than that of rank {root}"
     help = "publish from tensors that all ranks hold alike; a first time by torch.distributed.broadcast"
     return TensorError(Diagnostic("other-base", message, help=help))
-
-
-def _share_memory(tensors: Sequence[torch.Tensor]) -> bool:
-    spans = sorted((each.device.index or 0, each.data_ptr(), each.nbytes) for each in tensors if each.numel())
-    return any(one[0] == other[0] and one[1] + one[2] > other[1] for one, other in pairwise(spans))
 
 
 def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size]:
