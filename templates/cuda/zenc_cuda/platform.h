@@ -73,7 +73,8 @@ ZENC_DEVICE void store_relaxed(u64* word, u64 value) {
     *static_cast<volatile u64*>(word) = value;
 }
 
-// What no kernel writes and this one reads once: not kept in the caches, nor kept coherent.
+// What no kernel writes and this one reads once: vectors of 16 bytes are not kept in the caches, nor kept
+// coherent.
 template <class T>
 ZENC_DEVICE T load_once(const T* from) {
     return *from;
@@ -97,20 +98,6 @@ ZENC_DEVICE uint4 load_once(const uint4* from) {
     asm("ld.global.cs.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w)
         : "l"(from));
-    return found;
-}
-
-template <>
-ZENC_DEVICE u64 load_once(const u64* from) {
-    u64 found;
-    asm("ld.global.cs.nc.u64 %0, [%1];" : "=l"(found) : "l"(from));
-    return found;
-}
-
-template <>
-ZENC_DEVICE u32 load_once(const u32* from) {
-    u32 found;
-    asm("ld.global.cs.nc.u32 %0, [%1];" : "=r"(found) : "l"(from));
     return found;
 }
 
