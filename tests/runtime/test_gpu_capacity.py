@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks, loaded_ranks
 from tests.support.local import collectives, run_all
 from zenc.runtime.call.planned_calls import Operation
+from zenc.runtime.gpu import cuda_graph
 from zenc.runtime.gpu.capacity import MOST_MORE, RELEARNED, CapacityLearner, FixedCapacity, LearnedCapacity, capacity_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 
@@ -282,6 +284,67 @@ def test_calls_go_on_while_somebody_captures():
         assert graphs.cells()[0] == 5
         graphs.close()
     assert same_bits([*cpu_sums(zenc.compile("balanced", ranks=2), inputs), *found])
+
+
+def launched() -> int:
+    return Libraries().calls("cuGraphLaunch", 0)
+
+
+@pytest.mark.parametrize("op", ["sum", "mean"])
+@pytest.mark.parametrize(("name", "size"), [("balanced", 3), ("zen", 4), ("dense_ring", 2), ("balanced", 1)])
+def test_small_dense_calls_are_replayed(name, size, op):
+    """The third call is, wherever the tensor lies; one that does not fit is made again, and the next one captured."""
+    artifact = zenc.compile(name, ranks=size)
+    ranks, replayed = loaded_ranks(artifact, size), []
+    for turn, kind in enumerate(["random"] * 4 + ["everything"] * 4):
+        inputs = gradients(dense_tensor, size, 0 if kind == "random" else turn, kind)
+        tensors = [torch.zeros(UNITS, 2 * WIDTH)[:, ::2].copy_(each) if turn == 3 else each.clone() for each in inputs]
+        before = launched()
+        assert same_bits([*cpu_sums(artifact, inputs, op), *run_all(ranks, tensors, op)])
+        replayed.append(launched() - before)
+        jumps = name != "dense_ring" and kind != "random"
+        assert [rank.stats["made_again"] for rank in ranks] == [jumps and turn == 4] * size
+        assert ranks[0].stats["bytes_sent"] > 0 or size == 1
+    assert replayed == ([0, 0, 1, 1, 1, 1, 1, 1] if name == "dense_ring" else [0, 0, 1, 1, 1, 0, 1, 1])
+
+
+def test_tensors_of_one_shape_have_graphs_by_name():
+    ranks, before = loaded_ranks(zenc.compile("balanced", ranks=2), 2), launched()
+    for seed in range(3):
+        for name in ("a", "b", "c"):
+            inputs = gradients(dense_tensor, 2, seed)
+            calls = [
+                partial(rank.all_reduce, each.clone(), name=name) for rank, each in zip(ranks, inputs, strict=True)
+            ]
+            assert same_bits([sum(inputs), *on_all(calls, lambda rank, calls=calls: calls[rank]())])
+    assert launched() - before == 5  # a's and b's third calls, and ...
+
+
+@pytest.mark.parametrize("reason", ["a switch", "no memory"])
+def test_where_one_rank_captures_nothing_none_replays(reason, monkeypatch):
+    ranks, before = emulated_ranks(zenc.compile("balanced", ranks=2), 2, capacity=LearnedCapacity()), launched()
+    if reason == "a switch":
+        answers = itertools.chain([False], itertools.repeat(True))
+        monkeypatch.setattr(cuda_graph, "is_on", lambda name: name == "ZENC_GPU_GRAPHS" and next(answers))
+    for seed in range(4):
+        ranks[1].gpu.left = 1 if reason == "no memory" and seed == 1 else None
+        inputs = gradients(dense_tensor, 2, seed)
+        run_all([rank.collective for rank in ranks], inputs)
+        assert same_bits(inputs)
+    assert launched() == before
+
+
+def test_a_peer_that_does_not_call_is_missed_by_a_replay():
+    """The error names it; the graph ends with the group, which is closed at once."""
+    ranks = emulated_ranks(zenc.compile("balanced", ranks=2), 2, 1, LearnedCapacity())
+    for _ in range(3):
+        run_all([rank.collective for rank in ranks], gradients(dense_tensor, 2, 0))
+    message = r"error\[deadline\]: the replay of call 4, which awaits rank 1, did not end within the deadline of 1 s"
+    with pytest.raises(zenc.SynchronisationError, match=message):
+        ranks[0].collective.all_reduce(torch.ones(UNITS, WIDTH))
+    started = time.monotonic()
+    assert all(rank.collective.communicator.close(5) for rank in ranks)
+    assert time.monotonic() - started < 5
 
 
 NO_ROOM, ROOM = None, FixedCapacity(1, 1)

@@ -14,6 +14,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "ZENC_SOCKETS": ("1", "0"),
         "ZENC_SHARED_MEMORY": ("1", "0"),
         "ZENC_GPU_CHECK": ("0", "1"),
+        "ZENC_GPU_GRAPHS": ("1", "0"),
         "ZENC_DEBUG": ("0", "1"),
         "ZENC_SEQUENCE": ("table", "compiled"),
     }

@@ -9,7 +9,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "zenc/segment.h"
@@ -140,12 +142,78 @@ private:
     bool done_ = false;
 };
 
+// Peers of messages that are on a stream, and that nobody has waited for yet: the next wait is for them.
+class Awaited {
+public:
+    void add(i64 peer) { peers_.push_back(peer); }
+    void clear() { peers_.clear(); }
+    bool empty() const { return peers_.empty(); }
+
+    // The one that there is, or -1.
+    i64 only() const {
+        const bool one = !peers_.empty() && std::count(peers_.begin(), peers_.end(), peers_[0]) ==
+                                                static_cast<i64>(peers_.size());
+        return one ? peers_[0] : -1;
+    }
+
+    // For those who wait in vain: ", which awaits ranks 1, 3, 8 to 63"; nothing where there is none.
+    std::string text() const {
+        constexpr u64 LONGEST = 200, RUN = 4;
+        std::vector<i64> ranks = peers_;
+        std::sort(ranks.begin(), ranks.end());
+        ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+        std::string found;
+        for (u64 i = 0, n; i < ranks.size(); i += n) {
+            for (n = 1; i + n < ranks.size() && ranks[i + n] == ranks[i] + static_cast<i64>(n);) ++n;
+            found += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+            if (n >= RUN)
+                found += " to " + std::to_string(ranks[i + n - 1]);
+            else
+                n = 1;
+            if (found.size() > LONGEST && i + n < ranks.size())
+                return ", which awaits ranks " + found + ", ...";
+        }
+        const char* const noun = ranks.size() == 1 ? ", which awaits rank " : ", which awaits ranks ";
+        return ranks.empty() ? "" : noun + found;
+    }
+
+private:
+    std::vector<i64> peers_;  // several times those of several messages
+};
+
+// Graphs that hold calls of a group, until one is destroyed, on any thread, or the group ends.
+class Graphs {
+public:
+    void add(CUgraphExec graph) {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        held_.insert(graph);
+    }
+
+    // Those of them that run are freed when they end.
+    void destroy(CUgraphExec graph) {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        if (held_.erase(graph) != 0) api.cuGraphExecDestroy(graph);
+    }
+
+    void clear() {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        for (CUgraphExec each : held_) api.cuGraphExecDestroy(each);
+        held_.clear();
+    }
+
+private:
+    std::mutex mutex_;
+    std::set<CUgraphExec> held_;
+};
+
 struct Communicator {
     i64 rank = 0;
     i64 size = 1;
     Watchdog* watchdog = nullptr;  // null for one rank alone, and once the group is broken
     bool broken = false;
-    bool in_graphs = false;  // calls of it were captured
+    bool in_graphs = false;  // calls of it were captured for graphs of others
+    const std::shared_ptr<Graphs> graphs = std::make_shared<Graphs>();
+    Awaited awaited;  // by the next wait, whoever waits
     CUcontext context = nullptr;
     CUevent ready = nullptr;  // on the call's stream: what is awaited has passed
     Staging staging;
@@ -154,6 +222,7 @@ struct Communicator {
 
 inline void end(Communicator& group, Watchdog::Ending how) {
     constexpr i64 LONGEST = 10000000;  // microseconds
+    group.graphs->clear();
     if (group.watchdog != nullptr) group.watchdog->finish(how, group.in_graphs ? 0 : LONGEST);
     group.watchdog = nullptr;
 }
@@ -194,45 +263,6 @@ inline void close(Communicator* group) {
     if (group->ready != nullptr) api.cuEventDestroy_v2(group->ready);
     delete group;
 }
-
-// Peers of messages that are on a stream, and that nobody has waited for yet: the next wait is for them.
-class Awaited {
-public:
-    void add(i64 peer) { peers_.push_back(peer); }
-    void clear() { peers_.clear(); }
-    bool empty() const { return peers_.empty(); }
-
-    // The one that there is, or -1.
-    i64 only() const {
-        const bool one = !peers_.empty() && std::count(peers_.begin(), peers_.end(), peers_[0]) ==
-                                                static_cast<i64>(peers_.size());
-        return one ? peers_[0] : -1;
-    }
-
-    // For those who wait in vain: ", which awaits ranks 1, 3, 8 to 63"; nothing where there is none.
-    std::string text() const {
-        constexpr u64 LONGEST = 200, RUN = 4;
-        std::vector<i64> ranks = peers_;
-        std::sort(ranks.begin(), ranks.end());
-        ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-        std::string found;
-        for (u64 i = 0, n; i < ranks.size(); i += n) {
-            for (n = 1; i + n < ranks.size() && ranks[i + n] == ranks[i] + static_cast<i64>(n);) ++n;
-            found += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-            if (n >= RUN)
-                found += " to " + std::to_string(ranks[i + n - 1]);
-            else
-                n = 1;
-            if (found.size() > LONGEST && i + n < ranks.size())
-                return ", which awaits ranks " + found + ", ...";
-        }
-        const char* const noun = ranks.size() == 1 ? ", which awaits rank " : ", which awaits ranks ";
-        return ranks.empty() ? "" : noun + found;
-    }
-
-private:
-    std::vector<i64> peers_;  // several times those of several messages
-};
 
 // Waits until the device has passed the event of `what`, as "step 3 of" a call, which awaits messages of
 // peers; or fails. What NCCL has given up is passed as well: so its error is asked for after the event. Where
@@ -296,18 +326,6 @@ ZENC_EXPORT void* zenc_open_communicator(const u8* id, i64 ranks, i64 rank, i64 
 // Ends what is under way, also what a graph replays. The group can't be used again.
 ZENC_EXPORT void zenc_abort_communicator(void* communicator) {
     abort(*static_cast<Communicator*>(communicator));
-}
-
-// Waits for all that is on a stream, up to `deadline` microseconds. Returns an Outcome: DONE,
-// DEADLINE_PASSED, or CUDA_FAILED with the reason in `error`.
-ZENC_EXPORT i64 zenc_drain(void* communicator, void* stream, i64 deadline, char* error, u64 size) {
-    const BesideCaptures beside;
-    CUresult result = api.cuCtxSetCurrent(static_cast<Communicator*>(communicator)->context);
-    if (result == CUDA_SUCCESS) result = drain(static_cast<CUstream>(stream), deadline);
-    if (result == CUDA_SUCCESS) return DONE;
-    if (result == CUDA_ERROR_NOT_READY) return DEADLINE_PASSED;
-    refuse({error, size}, "%s", name_of(result));
-    return CUDA_FAILED;
 }
 
 // No call may be under way, on the host or on its stream.

@@ -26,10 +26,13 @@ using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
 
 constexpr CUresult CUDA_SUCCESS = 0;
 constexpr CUresult CUDA_ERROR_NOT_READY = 600;
 constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
+constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
 constexpr int CU_STREAM_CAPTURE_STATUS_NONE = 0;
 constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2;
 
@@ -62,34 +65,42 @@ constexpr int ncclUint8 = 1;
 constexpr int ncclUint64 = 5;
 constexpr int ncclMax = 2;  // an operation of ncclAllReduce
 
-#define ZENC_CUDA_CALLS(X)                                                                                \
-    X(CUresult, cuInit, (unsigned flags))                                                                 \
-    X(CUresult, cuGetErrorName, (CUresult error, const char** name))                                      \
-    X(CUresult, cuGetErrorString, (CUresult error, const char** text))                                    \
-    X(CUresult, cuCtxGetCurrent, (CUcontext * context))                                                   \
-    X(CUresult, cuCtxSetCurrent, (CUcontext context))                                                     \
-    X(CUresult, cuModuleLoadData, (CUmodule * module, const void* image))                                 \
-    X(CUresult, cuModuleUnload, (CUmodule module))                                                        \
-    X(CUresult, cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name))          \
-    X(CUresult, cuLaunchKernel,                                                                           \
-      (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
-       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters,     \
-       void** extra))                                                                                     \
-    X(CUresult, cuMemHostAlloc, (void** memory, unsigned long bytes, unsigned flags))                     \
-    X(CUresult, cuMemFreeHost, (void* memory))                                                            \
-    X(CUresult, cuMemcpyHtoDAsync_v2,                                                                     \
-      (CUdeviceptr to, const void* from, unsigned long bytes, CUstream stream))                           \
-    X(CUresult, cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, unsigned long bytes, CUstream stream)) \
-    X(CUresult, cuMemcpyDtoDAsync_v2,                                                                     \
-      (CUdeviceptr to, CUdeviceptr from, unsigned long bytes, CUstream stream))                           \
-    X(CUresult, cuMemsetD8Async,                                                                          \
-      (CUdeviceptr memory, unsigned char value, unsigned long bytes, CUstream stream))                    \
-    X(CUresult, cuStreamIsCapturing, (CUstream stream, int* status))                                      \
-    X(CUresult, cuThreadExchangeStreamCaptureMode, (int* mode))                                           \
-    X(CUresult, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                      \
-    X(CUresult, cuEventCreate, (CUevent * event, unsigned flags))                                         \
-    X(CUresult, cuEventRecord, (CUevent event, CUstream stream))                                          \
-    X(CUresult, cuEventQuery, (CUevent event))                                                            \
+#define ZENC_CUDA_CALLS(X)                                                                                  \
+    X(CUresult, cuInit, (unsigned flags))                                                                   \
+    X(CUresult, cuGetErrorName, (CUresult error, const char** name))                                        \
+    X(CUresult, cuGetErrorString, (CUresult error, const char** text))                                      \
+    X(CUresult, cuCtxGetCurrent, (CUcontext * context))                                                     \
+    X(CUresult, cuCtxSetCurrent, (CUcontext context))                                                       \
+    X(CUresult, cuModuleLoadData, (CUmodule * module, const void* image))                                   \
+    X(CUresult, cuModuleUnload, (CUmodule module))                                                          \
+    X(CUresult, cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name))            \
+    X(CUresult, cuLaunchKernel,                                                                             \
+      (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,            \
+       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters,       \
+       void** extra))                                                                                       \
+    X(CUresult, cuMemHostAlloc, (void** memory, unsigned long bytes, unsigned flags))                       \
+    X(CUresult, cuMemFreeHost, (void* memory))                                                              \
+    X(CUresult, cuMemcpyHtoDAsync_v2,                                                                       \
+      (CUdeviceptr to, const void* from, unsigned long bytes, CUstream stream))                             \
+    X(CUresult, cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, unsigned long bytes, CUstream stream))   \
+    X(CUresult, cuMemcpyDtoDAsync_v2,                                                                       \
+      (CUdeviceptr to, CUdeviceptr from, unsigned long bytes, CUstream stream))                             \
+    X(CUresult, cuMemsetD8Async,                                                                            \
+      (CUdeviceptr memory, unsigned char value, unsigned long bytes, CUstream stream))                      \
+    X(CUresult, cuStreamCreate, (CUstream * stream, unsigned flags))                                        \
+    X(CUresult, cuStreamDestroy_v2, (CUstream stream))                                                      \
+    X(CUresult, cuStreamBeginCapture_v2, (CUstream stream, int mode))                                       \
+    X(CUresult, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                     \
+    X(CUresult, cuStreamIsCapturing, (CUstream stream, int* status))                                        \
+    X(CUresult, cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags)) \
+    X(CUresult, cuGraphDestroy, (CUgraph graph))                                                            \
+    X(CUresult, cuGraphLaunch, (CUgraphExec exec, CUstream stream))                                         \
+    X(CUresult, cuGraphExecDestroy, (CUgraphExec exec))                                                     \
+    X(CUresult, cuThreadExchangeStreamCaptureMode, (int* mode))                                             \
+    X(CUresult, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                        \
+    X(CUresult, cuEventCreate, (CUevent * event, unsigned flags))                                           \
+    X(CUresult, cuEventRecord, (CUevent event, CUstream stream))                                            \
+    X(CUresult, cuEventQuery, (CUevent event))                                                              \
     X(CUresult, cuEventDestroy_v2, (CUevent event))
 
 #define ZENC_NCCL_CALLS(X)                                                                                   \

@@ -54,6 +54,7 @@ public:
           partition(partition_of(call, static_cast<u64>(parts))),
           kernels(*static_cast<Kernels*>(call.kernels)),
           group(group),
+          awaited(group.awaited),
           overwrites(call.residual != nullptr),
           next_(static_cast<u8*>(call.arena)),
           left_(call.arena_bytes / SMALL_ALIGNMENT * SMALL_ALIGNMENT),
@@ -243,7 +244,7 @@ public:
     Partition partition;
     Kernels& kernels;
     Communicator& group;
-    Awaited awaited;  // by the next wait, whoever waits
+    Awaited& awaited;
     bool overwrites;  // the tensor of a call that fails need not be as it was
     std::vector<bool>
         undefined;            // parts of the residual that are: of a call that begins so, until it is kept

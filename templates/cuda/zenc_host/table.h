@@ -8,6 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "zenc_host/replays.h"
 #include "zenc_host/sequence.h"
 
 namespace zenc {
@@ -132,6 +133,7 @@ inline i64 run(Call& call, const Program* program) {
         }
         group.in_graphs |= call.report != nullptr;
         group.staging.reset();
+        group.awaited.clear();
         const float* const residual_before = play(*program, call, group);
         if (call.report != nullptr) group.staging.keep();
         const bool again = ok(call) && call.made_again != 0 && call.agreed == nullptr;
@@ -184,11 +186,10 @@ ZENC_EXPORT void zenc_unload_program(void* program) {
 
 }  // namespace zenc
 
-extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call* call);
-
-#define ZENC_FUNCTIONS(X)                                                                                 \
-    X(table_words), X(build_tables), X(unique_id), X(open_communicator), X(drain), X(abort_communicator), \
-        X(close_communicator), X(load_program), X(unload_program), X(release_agreed)
+#define ZENC_FUNCTIONS(X)                                                                                    \
+    X(table_words), X(build_tables), X(unique_id), X(open_communicator), X(capture), X(replay),              \
+        X(release_replay), X(abort_communicator), X(close_communicator), X(load_program), X(unload_program), \
+        X(release_agreed)
 #define ZENC_FUNCTION(name) zenc::entry(#name, zenc::zenc_##name)
 
 const zenc::EntryPoint zenc_entry_points[] = {

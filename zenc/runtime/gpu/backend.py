@@ -21,6 +21,7 @@ from zenc.runtime.call.layout import Layout, in_units
 from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
 from zenc.runtime.gpu.capacity import Capacity, CapacityLearner, FixedCapacity, LearnedCapacity
+from zenc.runtime.gpu.cuda_graph import MOST_STAGED, OwnGraphs, ReplayedCall
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at, has_tables
@@ -187,7 +188,8 @@ class GpuBackend:
             raise _too_many_elements(self._loaded.scheme, layout.units)
         greatest, size = self._loaded.greatest, layout.units * layout.width * layout.dtype.itemsize
         learner = None if greatest is None else CapacityLearner(greatest, size)
-        return GpuPrepared(self, self._loaded, layout, cut, Workspace(learner))
+        graphs = OwnGraphs() if learner and not layout.is_sparse and size <= MOST_STAGED else None
+        return GpuPrepared(self, self._loaded, layout, cut, Workspace(learner), None, graphs)
 
 
 def _too_many_elements(scheme: str, units: int) -> TensorError:
@@ -211,12 +213,15 @@ class GpuPrepared:
     cut: DevicePartition
     workspace: Workspace
     of_result: Layout | None = None
+    graphs: OwnGraphs | None = None
     announcing: Workspace = field(default_factory=Workspace)
     announced: Workspace = field(default_factory=Workspace)
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> GpuCall:
         """Begin a call whose messages carry ``header``, and which loses values as ``losses`` says."""
         cut = self.cut if losses is None or not losses.ends else cut_at(losses.ends)
+        if self.graphs is not None and losses is None:
+            return ReplayedCall(self.graphs, self.loaded, self.layout, cut, header, self.workspace)
         return GpuCall(self.loaded, self.layout, cut, header, self.workspace, losses, self.of_result)
 
     def ensure_announces(self) -> None:

@@ -156,6 +156,8 @@ class GpuCall:
         self.workspace, self.losses, self.of_result = workspace, losses, of_result or layout
         self.owners = owners
         self._plain = losses is None and owners is None
+        self.room = loaded.capacity if workspace.learner is None else workspace.learner.room
+        self.had_no_room = False
         try:
             self.block = workspace.blocks.pop() if self._plain else ArgumentBlock(loaded, layout, cut)
         except IndexError:  # other calls have them all
@@ -180,7 +182,7 @@ class GpuCall:
         contribution = contribution_of(tensor, self.layout)  # maybe a copy, which has to live as long as the call
         counts_in, counts_out = self._play(contribution, target, divisor, arena.allocate)
         workspace.ended(call)
-        learner, made_again = workspace.learner, bool(call.made_again)
+        learner, made_again = workspace.learner, self.had_no_room or bool(call.made_again)
         if learner is not None and (made_again or not learner.is_sure or self.envelope.call % RELEARNED == 0):
             learner.ended(made_again, counts_in, counts_out, self.cut.part_slots)
         result = self.sparse(arena, call.count_out) if target is None else tensor
@@ -191,6 +193,25 @@ class GpuCall:
         if self._plain:
             workspace.blocks.append(self.block)
         return found
+
+    def capture(self, staged: torch.Tensor, divisor: int, arena: Arena, report: torch.Tensor) -> int:
+        """Put the call of ``staged``, dense, of any shape, which also gets the sum, in a graph; memory is of ``arena``.
+
+        Return a handle of what replays it, or 0 where that can't be. ``report``: as for ``run``.
+        """
+        captured = []
+
+        def capture(call: CallArgs) -> CallOutcome:
+            captured.append(self.loaded.library.capture(call))
+            return CallOutcome(call.outcome)
+
+        self.workspace.lend(self.call, arena)
+        if self.workspace.wanted and not self.call.arena:
+            return 0
+        self._play(contribution_of(staged, self.layout), staged, divisor, arena.allocate, report, capture)
+        for phase in self.call.phases:
+            phase.nanoseconds = 0
+        return captured[0]
 
     def run(
         self,
@@ -204,6 +225,7 @@ class GpuCall:
 
         With a ``report``, pinned int64 [1 + 2 * parts], the call is only put on the stream, for a graph to capture.
         """
+        self.call.arena, self.call.arena_bytes = None, 0  # the arguments may have been those of an ordinary call
         contribution = contribution_of(tensor, self.layout)  # maybe a copy, which has to live as long as the call
         return self._play(contribution, target, divisor, allocate, report)
 
@@ -214,16 +236,17 @@ class GpuCall:
         divisor: int,
         allocate: Allocation,
         report: torch.Tensor | None = None,
+        play: Callable[[CallArgs], CallOutcome] | None = None,
     ) -> tuple[Counts, Counts]:
-        loaded, block = self.loaded, self.block
+        loaded, block, play = self.loaded, self.block, play or self.loaded.library.all_reduce
         self._fill(contribution, target, divisor)
         block.asked[0] = allocate
         self.call.report = None if report is None else report.data_ptr()
         if is_watched():
             with within("kernels and messages"):
-                outcome = loaded.library.all_reduce(self.call)
+                outcome = play(self.call)
         else:
-            outcome = loaded.library.all_reduce(self.call)
+            outcome = play(self.call)
         block.asked[0] = _none_left
         if outcome is not CallOutcome.DONE:
             selects = self._selects.failure if self._selects else None
@@ -240,8 +263,7 @@ class GpuCall:
         """Fill in the summed tensor, the divisor and the places of results, as far as they differ between calls."""
         call, loaded, ids = self.call, self.loaded, contribution.unit_ids
         call.number, call.signature = self.envelope.call, self.envelope.signature
-        room = loaded.capacity if self.workspace.learner is None else self.workspace.learner.room
-        call.own_share, call.sum_share = (0.0, 0.0) if room is None else (room.own, room.total)
+        call.own_share, call.sum_share = (0.0, 0.0) if self.room is None else (self.room.own, self.room.total)
         if ids is not None:  # an empty tensor has no address, and no address means a dense tensor
             call.ids, call.n = ids.data_ptr() or loaded.nothing.data_ptr(), ids.numel()
         call.values, call.divisor = contribution.values.data_ptr(), divisor

@@ -26,6 +26,8 @@ A prime: layouts in turns all come to it.
 """
 FEWEST_EXACT, MOST_EXACT = 4, 64
 """Exact calls after one that did not fit, if another one had not shortly before."""
+STEADY = 0.9, 1.4
+"""Room in use stays if it is at least and at most this much of the room that ranks learn."""
 MOST_MORE = 1 << 20
 """Bytes of a rank's gradient that room may add to what was counted: more take longer than counting, some 40 us."""
 
@@ -85,9 +87,16 @@ class CapacityLearner:
     def _learn(self, own: Iterable[int], total: Iterable[int], slots: Iterable[int]) -> None:
         counted = [max(n / max(1, of) for n, of in zip(counts, slots, strict=True)) for counts in (own, total)]
         shares = self._greatest(counted)
-        self.room = FixedCapacity(*(min(1.0, MARGIN * share + 1e-9) for share in shares))
-        if self._size * (self.room.own - shares[0]) > MOST_MORE:
+        new = FixedCapacity(*(min(1.0, MARGIN * share + 1e-9) for share in shares))
+        if self._size * (new.own - shares[0]) > MOST_MORE:
             self.room, self._left = None, RELEARNED
+        elif self.room is None or not _is_near(self.room, new):
+            self.room = new
+
+
+def _is_near(room: FixedCapacity, learned: FixedCapacity) -> bool:
+    pairs = (room.own, learned.own), (room.total, learned.total)
+    return all(STEADY[0] * new <= old <= STEADY[1] * new for old, new in pairs)
 
 
 def capacity_of(given: Shares | None, plan: Plan, size: int) -> Capacity | None:

@@ -1,4 +1,4 @@
-"""A call in a CUDA graph: put on the stream while that is captured, and made anew with every replay.
+"""Calls in CUDA graphs: put on the stream while that is captured, and made anew with every replay.
 
     call = collective.capturable(gradient, "mean")     # all ranks, before the capture
     with torch.cuda.graph(graph):
@@ -7,21 +7,34 @@
     graph.replay()
     total = call.result()                              # after each replay
 
-docs/adr/0024-capacity-mode.md says why the host never waits.
+docs/adr/0024-capacity-mode.md says why the host never waits. Small dense calls are replayed by themselves once the room
+that they learned has been enough, from graphs with memory of their own: docs/adr/0121-replays-by-themselves.md.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from zenc.errors import Diagnostic, SynchronisationError, TensorError
-from zenc.runtime.call.call_queue import on_stream
+from zenc.common.environment import is_on
+from zenc.errors import Diagnostic, TensorError
+from zenc.runtime.backend_api import Reduction
+from zenc.runtime.call.call_queue import Turn, on_stream
 from zenc.runtime.call.planned_calls import Operation, PlannedCalls
-from zenc.runtime.gpu.calls import GpuCall
+from zenc.runtime.call.ranges import is_watched, within
+from zenc.runtime.gpu.call_args import CallArgs, failure_of
+from zenc.runtime.gpu.calls import GpuCall, PhasesCounted
+from zenc.runtime.gpu.capacity import RELEARNED
 from zenc.runtime.gpu.device import Arena, GpuDevice
 from zenc.wire.constants import CallOutcome
+
+MOST_STAGED = 1 << 22
+"""Bytes of the largest gradient that is replayed by itself: two copies of more take as long as the launches spared."""
+MOST_CAPTURES = 8
+"""Captures of a layout, whose tables stay in pinned memory; if it needs more its calls are made plainly."""
 
 
 class CapturedCall:
@@ -71,9 +84,11 @@ class CapturedCall:
             raise _refused("nothing has been captured", "call enqueue() while a graph is captured, and replay it")
         self._communicator.ensure_healthy()
         loaded = call.loaded
-        outcome, why = loaded.library.drain(loaded.communicator, loaded.gpu.stream(), loaded.deadline)
-        if outcome is not CallOutcome.DONE:
-            raise self._gave_up(call, why)
+        call.call.stream = loaded.gpu.stream()
+        if loaded.library.replay(call.call) is not CallOutcome.DONE:
+            error = failure_of(call.call, loaded.scheme)
+            self._communicator.call_failed(error, self)
+            raise error
         if self._report[0]:
             return self._exactly(self._tensor)
         if not self._tensor.is_sparse:
@@ -100,16 +115,112 @@ class CapturedCall:
 
         communicator.worker.run(on_stream(run, tensor, False))
 
-    def _gave_up(self, call: GpuCall, why: str) -> SynchronisationError:
-        """Return the error of a replay; ``why`` is CUDA's text, empty if the deadline has passed."""
-        loaded = call.loaded
-        ended = f"failed: {why}" if why else f"did not end within the deadline of {loaded.deadline:g} s"
-        help = "see whether all ranks are alive and replay their graphs equally often; deadline= sets how long to wait"
-        message = f"a replay of {loaded.scheme} {ended}"
-        error = SynchronisationError(Diagnostic("cuda-failed" if why else "deadline", message, help=help))
-        loaded.library.abort_communicator(loaded.communicator)
-        self._communicator.abort(error, self)
-        return error
+
+class OwnGraph:
+    """A graph of calls like ``call``, on memory that the gradient is copied into and the sum out of.
+
+    ``is_ready`` is False where there can't be one. Raises as the call does, which then has failed.
+    """
+
+    def __init__(self, call: GpuCall, divisor: int) -> None:
+        loaded, layout = call.loaded, call.layout
+        self.room, self.is_ready = call.room, False
+        self._call = GpuCall(loaded, layout, call.cut, call.envelope, call.workspace)
+        self._arena, size = Arena(loaded.gpu), layout.units * layout.width * layout.dtype.itemsize
+        if not is_on("ZENC_GPU_GRAPHS") or is_on("ZENC_GPU_CHECK"):
+            return
+        try:
+            self._report = loaded.gpu.pinned(1 + 2 * loaded.parts)
+            self._staged = loaded.gpu.memory(size).view(layout.dtype).view(layout.shape)
+        except (MemoryError, RuntimeError):  # torch.OutOfMemoryError is a RuntimeError
+            return
+        self._handle = self._call.capture(self._staged, divisor, self._arena, self._report)
+        self.is_ready = self._handle != 0
+        if self.is_ready:
+            weakref.finalize(self, loaded.library.release_replay, self._handle)
+
+    @property
+    def args(self) -> CallArgs:
+        """The arguments and statistics of the last replay."""
+        return self._call.call
+
+    def sum(self, tensor: torch.Tensor, number: int) -> tuple[list[int], list[int]] | None:
+        """Sum ``tensor``, dense, of the layout's shape, in place as call ``number``; return what its parts occupied.
+
+        In and out, units of each part. Return None, and leave it as it is, where a rank had no room. Raises
+        SynchronisationError and TensorError.
+        """
+        loaded, args, given = self._call.loaded, self.args, tensor.detach()
+        whole = given.contiguous()
+        args.number, args.stream = number, loaded.gpu.stream()
+        if is_watched():
+            with within("kernels and messages"):
+                outcome = loaded.library.replay(args, self._handle, whole.data_ptr())
+        else:
+            outcome = loaded.library.replay(args, self._handle, whole.data_ptr())
+        if outcome is not CallOutcome.DONE:
+            raise failure_of(args, loaded.scheme)
+        again, *counts = self._report.tolist()
+        if again:
+            return None
+        if whole.data_ptr() != given.data_ptr():
+            given.copy_(whole)
+        return counts[: loaded.parts], counts[loaded.parts :]
+
+
+class OwnGraphs:
+    """The graphs of one layout, by signature, since tensors have names. All ranks have the same."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, OwnGraph] = {}
+        self._left = MOST_CAPTURES
+
+    def of(self, call: GpuCall) -> OwnGraph | None:
+        """Return the graph for ``call`` in its room; None: it is to be made plainly."""
+        held = self._held.get(call.envelope.signature)
+        return held if held is not None and held.room is call.room else None
+
+    def ended(self, call: GpuCall, divisor: int) -> None:
+        """Make a graph for calls like ``call``, which was made plainly and had room, if all ranks can.
+
+        Raises as the call does.
+        """
+        if self._left == 0:
+            return
+        self._left -= 1
+        self._held.pop(call.envelope.signature, None)
+        made = OwnGraph(call, divisor)
+        assert call.loaded.greatest is not None, "only calls that learn are replayed"
+        if any(call.loaded.greatest([0.0 if made.is_ready else 1.0])):
+            self._left = 0
+        else:
+            self._held[call.envelope.signature] = made
+
+
+class ReplayedCall(GpuCall):
+    """A call that one of ``graphs`` makes, if it can."""
+
+    def __init__(self, graphs: OwnGraphs, *common: Any) -> None:
+        super().__init__(*common)
+        self._graphs = graphs
+
+    def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
+        """Return the sum of ``tensor``, of any shape, as other calls do; without room it is made again, exactly."""
+        graph, learner, number = self._graphs.of(self), self.workspace.learner, self.envelope.call
+        assert learner is not None, "only calls that learn are replayed"
+        counts = None if graph is None else graph.sum(tensor, number)
+        if graph is not None and counts is not None:
+            if not learner.is_sure or number % RELEARNED == 0:
+                learner.ended(False, *counts, self.cut.part_slots)
+            self._counted = PhasesCounted(graph.args, self.loaded)
+            self.workspace.blocks.append(self.block)
+            return Reduction(tensor, *counts, 0.0, 0.0)
+        if graph is not None:
+            self.room, self.had_no_room = None, True
+        found = super().reduce(tensor, divisor, turn)
+        if self.room is learner.room is not None:
+            self._graphs.ended(self, divisor)
+        return found
 
 
 class _Recorded(Arena):

@@ -129,14 +129,23 @@ class CallLibrary(KernelLibrary):
             raise _not_made(text.value)
         return int(group)
 
-    def drain(self, communicator: int, stream: int, deadline: float) -> tuple[CallOutcome, str]:
-        """Wait for the work on ``stream``, up to ``deadline`` s; return DONE, DEADLINE_PASSED or CUDA_FAILED, and why.
+    def capture(self, call: CallArgs) -> int:
+        """Put ``call``, of a dense tensor that also gets the sum, in a graph; return a handle of what replays it.
 
-        It disturbs no capture on any thread.
+        Return 0 where the call has failed, as its outcome says, or where nothing can be captured.
         """
-        text = CText()
-        outcome = self.functions["drain"](communicator, stream, int(deadline * 1e6), *text.arguments)
-        return CallOutcome(outcome), text.value
+        return int(self.functions["capture"](ctypes.byref(call)) or 0)
+
+    def replay(self, call: CallArgs, captured: int = 0, tensor: int = 0) -> CallOutcome:
+        """Replay ``captured`` for the dense ``tensor``, an address, and wait up to the deadline of ``call``.
+
+        With 0 only wait for what others have launched on the stream of ``call``.
+        """
+        return CallOutcome(self.functions["replay"](ctypes.byref(call), captured, tensor))
+
+    def release_replay(self, captured: int) -> None:
+        """Release ``captured``, also after its group; the call may not be under way."""
+        self.functions["release_replay"](captured)
 
     def abort_communicator(self, communicator: int) -> None:
         """End all work under way, also a graph's replays; the group can't be used again.
