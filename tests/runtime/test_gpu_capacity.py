@@ -347,6 +347,12 @@ def test_a_peer_that_does_not_call_is_missed_by_a_replay():
     assert time.monotonic() - started < 5
 
 
+def captured_after(calls: int, rank: EmulatedRank) -> int:
+    for _ in range(calls):
+        rank.collective.all_reduce(torch.ones(4, 3))
+    return rank.gpu.captured(lambda: rank.collective.all_reduce(torch.ones(4, 3)))
+
+
 NO_ROOM, ROOM = None, FixedCapacity(1, 1)
 
 
@@ -356,9 +362,10 @@ NO_ROOM, ROOM = None, FixedCapacity(1, 1)
         (NO_ROOM, lambda rank: rank.collective.capturable(torch.zeros(4, 3))),
         (ROOM, lambda rank: rank.collective.capturable(torch.zeros(4, 6)[:, ::2])),
         (ROOM, lambda rank: rank.collective.capturable(torch.zeros(4, 3)).result()),
-        (NO_ROOM, lambda rank: rank.gpu.captured(lambda: rank.collective.all_reduce(torch.ones(4, 3)))),
+        (NO_ROOM, partial(captured_after, 0)),
+        (LearnedCapacity(), partial(captured_after, 3)),
     ],
-    ids=["exact mode", "gaps", "a result before a replay", "a call that waits"],
+    ids=["exact mode", "gaps", "a result before a replay", "a call that waits", "a replay of its own"],
 )
 def test_what_no_graph_can_hold(capacity, call):
     (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=capacity)

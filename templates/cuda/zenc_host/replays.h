@@ -14,6 +14,13 @@ struct Replay {
     Awaited awaited;
 };
 
+// Whether a call can't be made, since its stream is captured.
+inline bool is_captured_instead(Call& call) {
+    if (!is_captured(static_cast<CUstream>(call.stream))) return false;
+    fail(call, NOT_CAPTURABLE, -1, "the stream is captured for a graph, and this call waits for the device");
+    return true;
+}
+
 // A graph of a call that has a report, on a stream of its own; null where there can't be one, or the call has
 // failed.
 inline CUgraphExec captured(Call& call, Communicator& group) {
@@ -67,6 +74,7 @@ ZENC_EXPORT i64 zenc_replay(Call* call, const Replay* replay, void* tensor) {
         return call->outcome;
     }
     bool queued = check(*call, api.cuCtxSetCurrent(group.context), "cuCtxSetCurrent");
+    if (queued && is_captured_instead(*call)) return call->outcome;
     if (queued && replay != nullptr)
         queued = check(*call, api.cuMemcpyDtoDAsync_v2(held, given, bytes, stream), "cuMemcpyDtoDAsync") &&
                  check(*call, api.cuGraphLaunch(replay->graph, stream), "cuGraphLaunch") &&
