@@ -61,11 +61,6 @@ public:
         held.bitmap = {reinterpret_cast<u8*>(held.at.bitmap), 8 * part_words_};
     }
 
-    // Whether the ranks of a segment are still those from here.
-    bool has_ranks_of(const Segment& segment) const {
-        return segment.ranks == ranks_ + segment.part * part_ranks();
-    }
-
     // Of single values of a dense tensor: bitmaps, ranks, and as many values of all parts as there is room
     // for.
     void pack_values(const Several& parts) {

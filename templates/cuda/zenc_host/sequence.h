@@ -33,7 +33,7 @@ public:
     // counts are asked for, and `unused` are results that nothing uses, and in which nothing may be.
     void pack(Numbers results, Numbers own, Numbers unused) {
         own_ = several(own);
-        packed_ = several(results);
+        const Several packed = several(results);
         unused_ = several(unused);
         for (Held* each : own_) each->kept = capacity_.on();  // whose counts are on the device to the end
         for (Held* each : unused_) {
@@ -46,13 +46,13 @@ public:
         if (by_holders()) queue_.keep_for_bitmaps({});  // no other bitmap will be so large
         const auto* const agreed = static_cast<const Agreed*>(call_.agreed);
         const Segment* announced = nullptr;
-        for (Held* each : packed_) {
+        for (Held* each : packed) {
             pack_.show(*each);
             if (agreed != nullptr) announced = &go_on_from(*agreed, *each);
             jobs_.own(each);
         }
-        pack_.pack_values(packed_);
-        if (announced != nullptr) capacity_.compare(packed_[0]->at, *announced);
+        pack_.pack_values(packed);
+        if (announced != nullptr) capacity_.compare(packed[0]->at, *announced);
         if (const u64* const status = pack_.status(); status != nullptr && !capacity_.on())
             jobs_.watch({status, 0, BAD_UNIT, -1, -1});
     }
@@ -99,7 +99,6 @@ public:
             .exchange(sends_, receives_, sent_, counted, jobs_, agreement_);
         sends_.clear();
         receives_.clear();
-        release_own();
     }
 
     // The sum of segments of one part, added in this order.
@@ -134,7 +133,7 @@ public:
         if (keeps) capacity_.remember_residual();
         held(result)->by = {key_of(call_.salt, seed_, phase_, held(result)->at.part, ranks), keeps};
         jobs_.ask(Work::ENCODE, held(result), {held(segment)});
-        take_over(result, segment, spent);
+        spend(spent, spent_);
     }
 
     // What the selection at `place` takes of the sum of contributions of `ranks`: `full` and `chosen` have
@@ -160,7 +159,7 @@ public:
     // Values without the bytes that they came as.
     void decode(i64 result, i64 segment, Numbers spent) {
         jobs_.ask(Work::DECODE, held(result), {held(segment)});
-        take_over(result, segment, spent);
+        spend(spent, spent_);
     }
 
     // All index sets are here, and all counts follow from them. Digests go to `peers` with what is sent
@@ -195,7 +194,6 @@ public:
         jobs_.make_values(END);
         read(parts);
         release(queue_, spent_);
-        release_own();
         take_time();
         if (capacity_.may_fail() && queue_.ok()) {
             capacity_.admit({}, jobs_.watched());
@@ -278,13 +276,6 @@ private:
         to.is_result = false;  // bytes come before values
     }
 
-    // The ranks of an own segment are used by what has taken its place.
-    void take_over(i64 result, i64 segment, Numbers spent) {
-        for (Held*& each : packed_)
-            if (each == held(segment)) each = held(result);
-        spend(spent, spent_);
-    }
-
     static bool has(Numbers numbers, i64 number) {
         return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
     }
@@ -297,13 +288,6 @@ private:
             each->spent = true;
             to.push_back(each);
         }
-    }
-
-    // Releases the ranks of all own segments, which are one piece, once no segment uses its own.
-    void release_own() {
-        bool used = !queue_.ok();
-        for (const Held* each : packed_) used |= !each->spent && pack_.has_ranks_of(each->at);
-        if (!used) pack_.release_ranks();
     }
 
     Message message(i64 peer, Numbers segments, Announced announced) {
@@ -416,7 +400,7 @@ private:
     SegmentJobs jobs_;
     Agreement agreement_;
     std::vector<Held> held_;
-    Several own_, packed_, unused_;
+    Several own_, unused_;
     Several complete_;  // all parts of the result
     bool has_result_ = false;
     bool leaves_out_ = call_.choose != nullptr;  // contributed units, here or on another rank
