@@ -188,7 +188,7 @@ public:
     Rank(const Case& of, const Unit& unit, const char* image, const emulator::UniqueId& id, i64 rank)
         : case_(of), unit_(unit), input_(of.inputs[static_cast<size_t>(rank)]), rank_(rank), device_(rank) {
         char error[512] = "";
-        kernels_ = unit.load_kernels(image, nullptr, 1, error, sizeof error);
+        kernels_ = unit.load_kernels(image, nullptr, 0, error, sizeof error);
         check(kernels_ != nullptr, error);
         const std::vector<i64>& table = input_.sequence;
         program_ = unit.load_program(table.data(), static_cast<i64>(table.size()));
