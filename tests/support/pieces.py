@@ -111,9 +111,14 @@ def decoded(device: Device, grid: tuple[int, int], pieces: Sequence[Piece], seed
     def work() -> list[object]:
         return [np.zeros(words * n, np.uint64), words]
 
-    listed = (WIRE_FORMATS[each.format : each.format + 1] == (Format.ELIAS_FANO,) for each in pieces)
-    if grid[0] != 1 and any(listed):
+    listed = [WIRE_FORMATS[each.format : each.format + 1] == (Format.ELIAS_FANO,) for each in pieces]
+    there = [of_list or each.bitmap is each.index for of_list, each in zip(listed, pieces, strict=True)]
+    by_block = grid[0] == 1
+    if any(listed) and not by_block:
         device.launch("zenc_begin_listed", grid, [segments, n, high, *work()], seed=seed)
         device.launch("zenc_mark_listed", grid, [segments, n, high, checks], seed=seed)
-    device.launch("zenc_decode_index", grid, [segments, n, high, checks, status, *work()], seed=seed)
+    if by_block or not all(there):
+        device.launch("zenc_decode_index", grid, [segments, n, high, checks, status, *work()], seed=seed)
+    if any(there) and not by_block:
+        device.launch("zenc_decode_bitmaps", grid, [segments, n, checks, status, *work()], seed=seed)
     return status.tolist()

@@ -225,17 +225,8 @@ ZENC_DEVICE void mark_listed(const Segment* segments, u64 n, const Segment* high
     });
 }
 
-// Counts and ranks a bitmap that is there, in words that are 0 before: scan_words(words_ranked(slots)). A
-// block that has the segment alone makes the bitmap of a list before.
-ZENC_DEVICE void decode_bitmap(const Segment& segment, const Segment& high, Check* check, i64* status,
-                               u64* work) {
-    if (gridDim.x == 1 && is_listed(segment)) {
-        begin_bitmap(segment);
-        rank_by_block(high);
-        mark_bitmap(segment, high, check);
-        __threadfence();
-        __syncthreads();
-    }
+// Counts and ranks a bitmap that is there, in words that are 0 before: scan_words(words_ranked(slots)).
+ZENC_DEVICE void rank_bitmap(const Segment& segment, Check* check, i64* status, u64* work) {
     const bool wrong = has_wrong_count(segment);
     u64 found = 0;
     if (!wrong) rank_one(segment, work, found);
@@ -244,8 +235,32 @@ ZENC_DEVICE void decode_bitmap(const Segment& segment, const Segment& high, Chec
     settle(segment, found, check, status);
 }
 
-// Segments whose bitmaps are not there: bitmap and ranks, in one pass; of others the ranks. `checks` [n] are
-// cleared, and so are the words from work + i * work_words on: 1 + tiles_of_words(slots).
+ZENC_DEVICE void decode_bitmaps(const Segment* segments, u64 n, Check* checks, i64* status, u64* work,
+                                u64 work_words) {
+    for_each_segment(n, [&](u64 i) {
+        if (!has_bitmap(segments[i])) return;
+        rank_bitmap(segments[i], checks + i, status + i, work + i * work_words);
+        __syncthreads();  // the next segment may draw
+    });
+}
+
+// The same of a segment by one block, in one launch.
+ZENC_DEVICE void decode_by_block(const Segment& segment, const Segment& high, Check* check, i64* status,
+                                 u64* work) {
+    if (is_listed(segment)) {
+        begin_bitmap(segment);
+        rank_by_block(high);
+        mark_bitmap(segment, high, check);
+        __threadfence();
+        __syncthreads();
+    }
+    rank_bitmap(segment, check, status, work);
+    __syncthreads();  // the next segment may draw
+}
+
+// Segments whose bitmaps are not there: bitmap and ranks, in one pass; of others nothing, unless a block has
+// a segment alone. `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 +
+// tiles_of_words(slots).
 ZENC_DEVICE void decode_index(const Segment* segments, u64 n, const Segment* high, Check* checks, i64* status,
                               u64* work, u64 work_words) {
     ZENC_SHARED(u32, bits, 2 * THREADS);
@@ -254,8 +269,7 @@ ZENC_DEVICE void decode_index(const Segment* segments, u64 n, const Segment* hig
         const Segment& segment = segments[i];
         u64* const counter = work + i * work_words;
         if (has_bitmap(segment)) {
-            decode_bitmap(segment, high[i], checks + i, status + i, counter);
-            __syncthreads();  // the next segment may draw
+            if (gridDim.x == 1) decode_by_block(segment, high[i], checks + i, status + i, counter);
             return;
         }
         u64 found = 0;

@@ -31,6 +31,7 @@ static const Kernel ENCODE_INDEX("zenc_encode_index");
 static const Kernel DECODE_INDEX("zenc_decode_index", Typed::NO, Ending::ADMIT);
 static const Kernel BEGIN_LISTED("zenc_begin_listed");
 static const Kernel MARK_LISTED("zenc_mark_listed");
+static const Kernel DECODE_BITMAPS("zenc_decode_bitmaps", Typed::NO, Ending::ADMIT);
 
 inline bool any_of(const Segments& segments, i64 format) {
     for (const Segment& each : segments)
@@ -79,16 +80,20 @@ inline void mark_listed(Queue& queue, const Segments& segments, const Segments& 
 // segment of its count; else it becomes empty. Small ones are decoded by a block each, in one launch.
 inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
-    const u64 n = segments.size(), tiles = tiles_of_words(64 * most_words(segments));
+    const u64 n = segments.size(), slots = 64 * most_words(segments), tiles = tiles_of_words(slots);
     auto* const checks = queue.allocate_cleared<Check>(n);
     auto* const status = queue.allocate<i64>(n);
     const Segments high = high_words(queue, segments);
-    if (tiles != 1) mark_listed(queue, segments, high, checks);
-    const bool ranks_alone =
-        tiles > RANKED_WORDS && std::all_of(segments.begin(), segments.end(), has_bitmap);
-    const u64 blocks = Queue::blocks_for_tiles(tiles, ranks_alone ? RANKED_WORDS : 1);
-    queue.launch_each(DECODE_INDEX, blocks, segments, high, checks, status,
-                      queue.allocate_cleared<u64>((1 + tiles) * n), 1 + tiles);
+    const bool small = tiles == 1;
+    u64 there = 0;
+    for (const Segment& each : segments) there += has_bitmap(each);
+    if (!small) mark_listed(queue, segments, high, checks);
+    if (small || there != n)
+        queue.launch_each(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), segments, high, checks, status,
+                          queue.allocate_cleared<u64>((1 + tiles) * n), 1 + tiles);
+    if (const u64 words = scan_words(words_ranked(slots)); !small && there != 0)
+        queue.launch_each(DECODE_BITMAPS, Queue::blocks_for_tiles(words_ranked(slots), SCAN_TILE), segments,
+                          checks, status, queue.allocate_cleared<u64>(words * n), words);
     for (const Segment& each : high)
         if (each.ranks != nullptr) queue.release(each.ranks, ranks_of(each.slots));
     return status;
