@@ -37,6 +37,7 @@ step graphs 120 "$python" -m tests.gpu.graphs nccl cuda:0
 step emulator 90 $tests tests/emulator # what it says of streams and graphs
 step calls 300 $tests -n12 -k "not real_nccl" tests/gpu/test_calls.py
 step call 300 "$python" -m benchmarks.gpu_call
+step plain 300 env ZENC_GPU_GRAPHS=0 "$python" -m benchmarks.gpu_call # without replays
 step counters 240 ncu --csv --clock-control none --metrics $metrics "$python" -m benchmarks.gpu_call --repeat 1
 step nccl 180 $shared $tests -k real_nccl tests/gpu/test_calls.py
 step ddp 240 $shared $tests tests/gpu/test_ddp.py
