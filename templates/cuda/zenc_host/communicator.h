@@ -189,7 +189,7 @@ public:
         held_.insert(graph);
     }
 
-    // Those of them that run are freed when they end.
+    // A graph that runs is freed when it ends.
     void destroy(CUgraphExec graph) {
         const std::lock_guard<std::mutex> guard(mutex_);
         if (held_.erase(graph) != 0) api.cuGraphExecDestroy(graph);

@@ -145,10 +145,10 @@ class OwnGraph:
         return self._call.call
 
     def sum(self, tensor: torch.Tensor, number: int) -> tuple[list[int], list[int]] | None:
-        """Sum ``tensor``, dense, of the layout's shape, in place as call ``number``; return what its parts occupied.
+        """Sum ``tensor``, dense, of the layout's shape, in place, as call ``number``.
 
-        In and out, units of each part. Return None, and leave it as it is, where a rank had no room. Raises
-        SynchronisationError and TensorError.
+        Return the occupied units of each part of it and of the sum, [parts] each; or None where a rank had no room,
+        and the tensor is as it was. Raises SynchronisationError and TensorError.
         """
         loaded, args, given = self._call.loaded, self.args, tensor.detach()
         whole = given.contiguous()
