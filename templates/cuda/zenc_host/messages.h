@@ -32,8 +32,8 @@ inline Several segments_in(const Messages& messages) {
 // communicator and the stream. It may block, to connect ranks.
 template <class Post>
 inline void begin(Queue& queue, Communicator& group, const char* what, const Post& post) {
-    if (!queue.ok()) return;
     const CUstream stream = queue.stream();
+    if (!queue.ok()) return;
     group.watchdog->arm(queue.call.deadline);
     const ncclResult_t result = post(group.watchdog->communicator(), stream);
     const bool late = !group.watchdog->disarm();

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.emulator.build import engine
+from tests.emulator.libraries import Libraries
 from tests.support.cases import same_bits, sparse_tensor
 from tests.support.emulated import Device, Emulated, Result, interpreter
 from tests.support.plans import plan_of
@@ -207,6 +208,14 @@ def test_a_function_of_nccl_fails(three):
     assert ids_of(errors)[2] == "peer-lost" and text_of(errors[2]).startswith(
         "a group of messages, which awaits ranks 0, 1, failed"
     )
+
+
+def test_what_was_not_launched_is_not_sent(three):
+    """The refused launch counts the units to be sent, and is held back until then."""
+    sent = Libraries().calls("ncclSend", 1)
+    three.fail_on("cuLaunchKernel@1:1=701")
+    assert ids_of(three.run(inputs_of(3))) == ["peer-lost", "cuda-failed", "peer-lost"]
+    assert Libraries().calls("ncclSend", 1) == sent
 
 
 def test_what_is_no_segment_is_found():
