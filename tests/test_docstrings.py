@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,8 @@ DANGLING = re.compile(
 """Beginnings of no docstring: they can't be understood without the docstrings around them. ``All-reduces`` may."""
 HEADLESS = re.compile(rf"(?:From|Some|All|One call|The ways|{ASKING})\b")
 """Beginnings of no header of the templates."""
+STANDING = re.compile(r"(?:All|One|On|Whether|This (?:lane|rank|thread)'s)\b")
+"""Beginnings that comments of the templates may have all the same: ``Whether ...`` says what a predicate returns."""
 VAGUE = re.compile(r"\b(?:is none|so many|what is)\b")
 """Phrases of no docstring, but for the help of commands: ``zenc``'s, and module docstrings that programs print."""
 VERBS = """
@@ -161,6 +164,21 @@ def test_headers_begin_with_a_noun() -> None:
     assert len(first) > 30
     assert [f"{path}: {line}" for path, line in first.items() if HEADLESS.match(line.removeprefix("// "))] == []
     assert [str(path) for path, line in first.items() if not line.startswith("// ")] == []
+
+
+def comments(path: Path) -> Iterator[str]:
+    """Yield the first line of each comment in a file of the templates."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").split("\n")]
+    for before, line in pairwise(["", *lines]):
+        if line.startswith("// ") and not before.startswith("//"):
+            yield line.removeprefix("// ")
+
+
+def test_comments_of_templates_can_be_understood_alone() -> None:
+    files = [path for kind in ("h", "cpp", "j2") for path in TEMPLATES.rglob(f"*.{kind}")]
+    found = [(path, line) for path in files for line in comments(path)]
+    assert len(found) > 1000
+    assert [f"{path}: {line}" for path, line in found if DANGLING.match(line) and not STANDING.match(line)] == []
 
 
 def test_public_functions_over_arrays_state_a_shape() -> None:

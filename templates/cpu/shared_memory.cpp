@@ -23,16 +23,15 @@ constexpr u32 LOANS = 1024;
 constexpr u32 FREE = 0, LENT = 1, RETURNED = 2;
 constexpr i64 CAME = 1, NOT_YET = 0, CLOSED = -1, DEAD = -2;
 
-// Where a message lies in the memory of its sender, which lends it under a number until the receiver returns
-// it.
+// The place of a message in the memory of its sender, which lends it until the receiver returns it.
 struct Slot {
     u32 tag, loan;
     u64 offset, bytes, nothing;
 };
 
-// From one sender to one receiver. It lies in the file of the receiver, and begins as zeros. A loan is free
-// again some time after its message was read, and there are as many slots as loans: so none is written to
-// before it was read.
+// The slots from one sender to one receiver. It lies in the file of the receiver, and begins as zeros. A loan
+// is free again some time after its message was read, and there are as many slots as loans: so no slot is
+// written to before it was read.
 struct Ring {
     std::atomic<u32> published;  // messages, modulo 2^32: what the receiver waits on
     std::atomic<u32> sleepers;   // threads of the receiver

@@ -6,7 +6,7 @@ namespace {
 
 using namespace zenc;
 
-// Of each segment its part, the format that it is sent in first, ranks, slots for a unit, and cut.
+// Per segment: its part, the format that it is sent in first, ranks, slots a unit, and cut.
 constexpr SegmentSpec SEGMENTS_1[] = {
     {0, FORMAT_AUTO, 1, 1, NOT_IN_RESULT, -1},  // 0
     {1, FORMAT_DENSE, 1, 1, NOT_IN_RESULT, -1},  // 1

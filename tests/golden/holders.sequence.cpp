@@ -6,7 +6,7 @@ namespace {
 
 using namespace zenc;
 
-// Of each segment its part, the format that it is sent in first, ranks, slots for a unit, and cut.
+// Per segment: its part, the format that it is sent in first, ranks, slots a unit, and cut.
 constexpr SegmentSpec SEGMENTS_1[] = {
     {-1, FORMAT_AUTO, 1, 1, NOT_IN_RESULT, -1},  // 0
     {-1, FORMAT_AUTO, 1, 1, NOT_IN_RESULT, -1},  // 1
@@ -25,7 +25,7 @@ constexpr SegmentSpec SEGMENTS_1[] = {
     {2, FORMAT_DENSE, 4, 1, IN_RESULT, 8},  // 14
 };
 
-// Whose slots of which part; of several ranks, those of other cuts.
+// Per cut: the rank that holds the slots, and their part; a cut of several ranks is made of other cuts.
 constexpr SlotCut CUTS_1[] = {
     {0, 1, 1, 0, 0},  // 0
     {1, 0, 1, 0, 0},  // 1

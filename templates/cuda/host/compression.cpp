@@ -79,8 +79,7 @@ Selection* open_selection(void* kernels, void* stream, i64 dtype, i64 units, i64
                          static_cast<u64>(width), static_cast<u64>(parts), work, static_cast<u8*>(marks));
 }
 
-// What was found: 5 words, of which the first two are doubles. Returns 1, or 0 after a failure: what
-// the device may still use stays then.
+// Fills in `found`, and ends a selection. Returns 0 after a failure: memory that the device may use stays.
 i64 close_selection(Selection* open, i64 deadline, Selected* found) {
     const BesideCaptures beside;
     const i64 ok = open->fetch(deadline, *found);

@@ -9,7 +9,7 @@
 
 namespace zenc {
 
-// Keeps the fault at the lowest position; of several at one position that with the status nearest to 0.
+// Keeps the fault at the lowest position, and among several there the one whose status is nearest to 0.
 ZENC_DEVICE void blame(Check* check, u64 position, i64 status) {
     atomicMax(&check->fault, ~(8 * position + static_cast<u64>(-status)));
 }
@@ -34,7 +34,7 @@ ZENC_DEVICE bool stray_bits(const u64* words, u64 bits) {
     return bits % 64 != 0 && (words[bits / 64] & ~low_mask(bits % 64)) != 0;
 }
 
-// A piece of a bitmap that is put together from what is listed: a word a thread.
+// A piece of a bitmap that is built from a list, a word a thread.
 struct Tile {
     static constexpr u64 SLOTS = 64 * THREADS;
 
@@ -66,8 +66,8 @@ struct CooIndex {
         return in_halves ? reinterpret_cast<const u32*>(in)[i] : reinterpret_cast<const u64*>(in)[i];
     }
 
-    // This thread's word of a tile. Every entry is in one tile, even where entries do not ascend: what a tile
-    // ends with the next one begins with, and the last one with all.
+    // This thread's word of a tile. Every entry belongs to one tile, even where entries do not ascend: a tile
+    // begins with the entry that the one before ended with, and the last tile has all that are left.
     ZENC_DEVICE u64 word(const Tile& tile, Check* check) const {
         u32* const halves = tile.bits + 2 * threadIdx.x;
         halves[0] = halves[1] = 0;
@@ -106,7 +106,7 @@ struct EliasFanoIndex {
         return shape.high_words == 0 || high.below(shape.high_words) == shape.listed;
     }
 
-    // Sets the bits of what is listed in word `at` of the high ones, or clears those of absent slots.
+    // Sets the bits of slots listed in word `at` of the high words; clears them where absent ones are listed.
     ZENC_DEVICE void mark(u64 at, u64 slots, u64* bitmap, Check* check) const {
         u64 number = high.below(at), word = 0, bits = 0, last = 0;
         u64 next = at != 0 && high.word(at - 1) >> 63 != 0 ? 64 * at : ~0ULL;  // the one behind the last one
@@ -162,13 +162,13 @@ ZENC_DEVICE bool has_wrong_count(const Segment& segment) {
     return segment.count > segment.slots || (segment.actual != nullptr && *segment.actual > segment.count);
 }
 
-// What is wrong with a segment that can be said without its bits.
+// Returns the fault of a segment that can be seen without its bits, or 0.
 ZENC_DEVICE i64 wrong_at_once(const Segment& segment) {
     if (has_wrong_count(segment)) return WRONG_COUNT;
     return segment.format < 0 || segment.format > LAST_FORMAT ? UNKNOWN_FORMAT : 0;
 }
 
-// Bits that are set behind the index, in its last word.
+// Finds bits that are set behind the index, in its last word.
 ZENC_DEVICE void find_stray_bits(const Segment& segment, Check* check) {
     const u64* const in = reinterpret_cast<const u64*>(segment.index);
     const u64 slots = segment.slots, count = segment.count;
@@ -208,7 +208,8 @@ ZENC_DEVICE void mark_bitmap(const Segment& segment, const Segment& high, Check*
         index.mark(w, segment.slots, segment.bitmap, check);
 }
 
-// The words from work + i * work_words on are 0 before: scan_words(words_ranked(high[i].slots)).
+// Begins listed segments. The words from work + i * work_words on are 0 before:
+// scan_words(words_ranked(high[i].slots)).
 ZENC_DEVICE void begin_listed(const Segment* segments, u64 n, const Segment* high, u64* work,
                               u64 work_words) {
     for_each_segment(n, [&](u64 i) {
@@ -225,7 +226,7 @@ ZENC_DEVICE void mark_listed(const Segment* segments, u64 n, const Segment* high
     });
 }
 
-// Counts and ranks a bitmap that is there, in words that are 0 before: scan_words(words_ranked(slots)).
+// Counts and ranks a bitmap where it lies. `work` is 0 before: scan_words(words_ranked(slots)) words.
 ZENC_DEVICE void rank_bitmap(const Segment& segment, Check* check, i64* status, u64* work) {
     const bool wrong = has_wrong_count(segment);
     u64 found = 0;
@@ -244,7 +245,7 @@ ZENC_DEVICE void decode_bitmaps(const Segment* segments, u64 n, Check* checks, i
     });
 }
 
-// The same of a segment by one block, in one launch.
+// Decodes a segment of any format by one block, in one launch.
 ZENC_DEVICE void decode_by_block(const Segment& segment, const Segment& high, Check* check, i64* status,
                                  u64* work) {
     if (is_listed(segment)) {
@@ -258,8 +259,8 @@ ZENC_DEVICE void decode_by_block(const Segment& segment, const Segment& high, Ch
     __syncthreads();  // the next segment may draw
 }
 
-// Segments whose bitmaps are not there: bitmap and ranks, in one pass; of others nothing, unless a block has
-// a segment alone. `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 +
+// Makes bitmap and ranks, in one pass, of segments that did not come as bitmaps; also of those where a block
+// has a segment to itself. `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 +
 // tiles_of_words(slots).
 ZENC_DEVICE void decode_index(const Segment* segments, u64 n, const Segment* high, Check* checks, i64* status,
                               u64* work, u64 work_words) {

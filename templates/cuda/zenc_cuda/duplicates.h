@@ -26,11 +26,11 @@ ZENC_DEVICE void make_keys(const Geometry<Mapping>& geometry, const Segment* par
 
 static_assert(THREADS == DIGITS, "a thread a digit");
 
-// Keys of a block, of which each warp has as many that follow each other.
+// A block's keys; each warp has a run of them.
 template <class Key>
 class DigitTile {
 public:
-    // keys [n] by the digit from bit `shift` on; `counts` [WARPS][DIGITS] are in shared memory.
+    // Counts keys [n] by the digit from bit `shift` on; `counts` [WARPS][DIGITS] are in shared memory.
     ZENC_DEVICE DigitTile(const Key* keys, u64 n, u64 shift, u32* counts)
         : keys_(keys), shift_(static_cast<u32>(shift)), mine_(counts + threadIdx.x / WARP * DIGITS) {
         const u64 share = ceil_divide(n, THREADS) * WARP;
@@ -43,8 +43,8 @@ public:
         __syncthreads();
     }
 
-    // visit(key, digit, number) for all keys: what is counted now are numbers of the first keys of digits,
-    // and those of others follow each other. Lanes with the same digit find each other.
+    // Calls visit(key, digit, number) for all keys. Numbers begin with the counts, which by now are those of
+    // the first keys of each digit. Lanes with the same digit find each other.
     template <class Visit>
     ZENC_DEVICE void for_each(Visit visit) const {
         Key next = load(first_);
@@ -73,7 +73,7 @@ private:
     u64 end_;
 };
 
-// The counts of this thread's digit become those of the warps before each one. Returns that of all.
+// Replaces the counts of this thread's digit by the sums over the warps before. Returns the sum over all.
 ZENC_DEVICE u32 sum_over_warps(u32* counts) {
     u32 sum = 0;
     for (u32 warp = 0; warp < WARPS; ++warp) {
@@ -85,7 +85,7 @@ ZENC_DEVICE u32 sum_over_warps(u32* counts) {
     return sum;
 }
 
-// Of n keys those of a tile.
+// The number of keys in a tile, of n in all.
 ZENC_DEVICE u64 keys_of_tile(u64 n, u64 tile) {
     return n - tile * SORT_TILE < SORT_TILE ? n - tile * SORT_TILE : SORT_TILE;
 }
@@ -140,8 +140,7 @@ ZENC_DEVICE void sort_in_block(const u32* from, u64 n, u64 shift, u32* counts, u
     __syncthreads();
 }
 
-// All of the above by one block, of at most FEW_INPUTS inputs: then a key has 32 bits here, and its row two
-// digits.
+// Groups at most FEW_INPUTS inputs by one block: a key has 32 bits here, and its row two digits.
 template <class Mapping>
 ZENC_DEVICE void group_few(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, u64 n,
                            u64 shift, u64* sorted, u64* starts, u64* popular) {
@@ -163,7 +162,7 @@ static_assert(FEW_INPUTS <= 1 << 2 * DIGIT_BITS, "a row and a position have 32 b
 // the type that sums are made in and rounded once, as on the CPU; no atomics. A row that comes once is
 // copied.
 
-// The inputs of all rows, by sorted keys: those of a row follow each other.
+// The inputs of all rows in the order of their sorted keys, in which those of a row follow each other.
 template <class T>
 struct SummedInputs {
     using Sum = typename Arithmetic<T>::Sum;
@@ -266,7 +265,7 @@ ZENC_DEVICE void sum_by_block(const SummedInputs<T>& inputs, u64 first, u64 n, u
     if (mine && threads.number() == 0) to[column + threads.column()] = inputs.by.round(sum);
 }
 
-// The `distinct` rows, from sorted keys and where those of each row begin. `slots` are those of the inputs.
+// Places the `distinct` rows, given sorted keys and where those of each row begin. `slots` are the inputs'.
 template <class T, class Mapping>
 ZENC_DEVICE void place_summed(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots,
                               const T* values, i64 dtype, i64 divisor, const u64* sorted, u64 shift,

@@ -7,7 +7,7 @@
 
 namespace zenc {
 
-// The positions of a word's bits, from where their ranks put them.
+// Writes the positions of a word's bits where their ranks put them.
 ZENC_DEVICE void encode_coo(const Segment& segment) {
     u32* const halves = reinterpret_cast<u32*>(segment.index);
     u64* const whole = reinterpret_cast<u64*>(segment.index);
@@ -39,7 +39,7 @@ struct SharedBits {
         for (u32 i = lane(); i < all(bits); i += WARP) words[i] = 0;
     }
 
-    // The bits of a value, from that many behind `begin` on.
+    // Sets the bits of a value, `bit` bits behind `begin`.
     ZENC_DEVICE void set(u32 bit, u64 value) const {
         const u32 at = static_cast<u32>(begin % 32) + bit, shift = at % 32;
         const u64 lower = value << shift, behind = shift == 0 ? 0 : value >> (64 - shift);
@@ -71,7 +71,7 @@ private:
 
 constexpr u32 LOW_WORDS = 128, HIGH_WORDS = 2 * 64 + 4;  // of a warp
 
-// The numbers listed of window `window`.
+// Writes the numbers that window `window` lists.
 ZENC_DEVICE void encode_window(const Slots& slots, u64 number_of_slots, const EliasFano& shape, u64 window,
                                u32* shared, u32* out) {
     const u64 at = WARP * window + lane(), first = slots.below(WARP * window);
@@ -124,7 +124,7 @@ ZENC_DEVICE void encode_elias_fano(const Segment& segment) {
         encode_window(slots, segment.slots, shape, window, mine, reinterpret_cast<u32*>(segment.index));
 }
 
-// Zeros for the index of what is put together bit by bit.
+// Clears the index of segments that are written bit by bit.
 ZENC_DEVICE void clear_index(const Segment* segments, u64 n) {
     for_each_segment(n, [&](u64 i) {
         if (segments[i].format == FORMAT_ELIAS_FANO) clear_bits(segments[i]);
@@ -137,7 +137,7 @@ ZENC_DEVICE void encode_bitmap(const Segment& segment) {
         out[w] = segment.bitmap[w];
 }
 
-// Whether the first slot of a block is there, and so all of them are.
+// Whether a block's first slot is occupied, and so all of them.
 ZENC_DEVICE bool has_block(const Segment& segment, u64 block, u64 shift) {
     const u64 slot = block << shift;
     return slot < segment.slots && (segment.bitmap[slot / 64] >> (slot % 64) & 1) != 0;

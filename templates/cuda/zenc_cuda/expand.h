@@ -6,8 +6,8 @@
 
 namespace zenc {
 
-// to[i].values = the row of every slot that to[i] has, from from[i], or +0 where that has none: what `fill`
-// added, or all but what `mark_nonzero` left out.
+// to[i].values = the rows of from[i] in the slots that to[i] has, or +0 where from[i] has none: after `fill`,
+// which added slots, or `mark_nonzero`, which left some out.
 ZENC_DEVICE void spread(const Segment* to, u64 n, const Segment* from, u64 row_bytes) {
     for_each_segment(n, [&](u64 i) {
         RowBatches batch(to[i], row_bytes);
@@ -22,18 +22,18 @@ ZENC_DEVICE void spread(const Segment* to, u64 n, const Segment* from, u64 row_b
 
 // Single values are written in the order of slots: values and bitmaps are read once, one after another.
 
-// Values of neighbours, which a lane writes at once.
+// Neighbouring values that a lane writes at once.
 constexpr u32 NEIGHBOURS = 4;
 template <class Bits>
 using Neighbours = Columns<Bits, NEIGHBOURS>;
 
-// What a warp knows of a window: of each half of a word its bits, and how many values precede them.
+// A window as a warp reads it: the bits of each half of a word, and how many values precede them.
 template <class Bits>
 struct RankedWindow {
     const Bits* values;
     const uint2* halves;  // [2 * WARP], shared
 
-    // From word `first` of a segment on.
+    // A window from word `first` of a segment on.
     ZENC_DEVICE RankedWindow(const Segment& segment, u64 first, uint2* halves_) : halves(halves_) {
         const Slots slots(segment);
         const u64 word = first + lane() < slots.words ? segment.bitmap[first + lane()] : 0;
@@ -64,7 +64,7 @@ struct RankedWindow {
     }
 };
 
-// The slots of a window of a part from word `first` on, into `out`.
+// Writes the slots of a part's window, from word `first` on, to `out`.
 template <class Bits, class Mapping>
 ZENC_DEVICE void expand_window(const Geometry<Mapping>& geometry, const Segment& segment, u64 part, u64 first,
                                bool keeps, uint2* halves, Bits* out) {
@@ -152,7 +152,7 @@ ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment*
     }
 }
 
-// The slots of a window of `to` from word `first` on: the values of `from`, or +0 where that has none.
+// Writes a window of `to`, from word `first` on: the values of `from`, or +0 where that has none.
 template <class Bits>
 ZENC_DEVICE void spread_window(const Segment& from, const Segment& to, u64 first, uint2* halves) {
     constexpr u32 N = NEIGHBOURS;
@@ -179,8 +179,7 @@ ZENC_DEVICE void spread_window(const Segment& from, const Segment& to, u64 first
     }
 }
 
-// Single values of the slots that to[i] has: those of from[i], or +0 where that has none. A `to` without a
-// bitmap has all slots.
+// spread for rows of one value. A `to` without a bitmap has all slots.
 template <class Bits>
 ZENC_DEVICE void spread_values(const Segment* to, u64 n, const Segment* from) {
     ZENC_SHARED(uint2, halves, 2 * THREADS);
@@ -196,7 +195,7 @@ ZENC_DEVICE void spread_values(const Segment* to, u64 n, const Segment* from) {
     });
 }
 
-// The same of rows [units, row_bytes].
+// expand_values for rows [units, row_bytes].
 template <class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                               const u64* veto, bool keeps, u8* out) {
@@ -226,7 +225,7 @@ ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* se
     });
 }
 
-// The occupied units and their rows, from a bitmap of them with its ranks: row by row of the result.
+// Writes the occupied units and their rows in order, from a bitmap over units and its ranks.
 template <class Mapping>
 ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* segments,
                               const Segment& found, u64 row_bytes, i64* units, u8* out) {
@@ -241,14 +240,14 @@ ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* 
     }
 }
 
-// The number that the first row of a contiguous part has among those of all parts.
+// The number of rows in the parts before a contiguous one.
 ZENC_DEVICE u64 rows_before(const Segment* segments, u64 part) {
     u64 rows = 0;
     for (u64 k = 0; k < part; ++k) rows += occupied(segments[k]);
     return rows;
 }
 
-// Ranges hold ascending units already: each is copied behind those before it, unless it lies there.
+// Copies ranges, whose units ascend already: each behind those before it, unless it lies there.
 template <class Mapping>
 ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                                i64* units, u8* out) {
@@ -267,8 +266,8 @@ ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment*
     });
 }
 
-// The occupied units of all parts, ascending, and their rows: a coalesced list. `found` is a bitmap over
-// units with its ranks, from mark_found; contiguous parts do not need it.
+// Writes the occupied units of all parts, ascending, and their rows: a coalesced list. `found` is a bitmap
+// over units with its ranks, from mark_found; contiguous parts do not need it.
 template <class Mapping>
 ZENC_DEVICE void expand_units(const Geometry<Mapping>& geometry, const Segment* segments,
                               const Segment* found, u64 row_bytes, i64* units, u8* out) {

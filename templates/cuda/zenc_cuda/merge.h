@@ -12,7 +12,7 @@ namespace zenc {
 
 constexpr u64 WIDE = 16;  // values: from here on a warp sums a row at a time
 
-// A sum of one value or more. One alone keeps its bits.
+// A sum of at least one value; a single one keeps its bits.
 template <class T>
 struct Sum {
     T alone;
@@ -28,7 +28,7 @@ struct Sum {
     }
 };
 
-// The pieces of a sum: where one of them has the row of a slot, or null.
+// The pieces of a sum.
 template <class T>
 struct PiecesOf {
     const Segment* pieces;
@@ -40,7 +40,7 @@ struct PiecesOf {
         return reinterpret_cast<const T*>(address_of(pieces[k], word, bit, width * sizeof(T)));
     }
 
-    // That of the piece of this lane, from number `first` on.
+    // Returns the row of this lane's piece, counted from piece `first`, or null.
     ZENC_DEVICE const T* row_of_lane(u64 first, u64 word, u32 bit) const {
         return first + lane() < number ? row(first + lane(), word, bit) : nullptr;
     }
@@ -57,7 +57,7 @@ ZENC_DEVICE T sum_of_column(const PiecesOf<T>& pieces, u64 word, u32 bit, u32 co
     return sum.of(pieces.by, added);
 }
 
-// A thread a value, for narrow rows: lane k knows the slot of row k.
+// Merges narrow rows, a thread a value: lane k knows the slot of row k.
 template <class T>
 ZENC_DEVICE void merge_narrow(const PiecesOf<T>& pieces, const Batch& batch, u32 width, T* out) {
     const u32 all = batch.rows * width;
@@ -69,8 +69,8 @@ ZENC_DEVICE void merge_narrow(const PiecesOf<T>& pieces, const Batch& batch, u32
     }
 }
 
-// A warp a row: its lanes have looked for the row in the first 32 pieces (`mine`), and look in 32 more at
-// once; then add up columns, N of a lane.
+// Merges a row by a warp: its lanes have looked for it in the first 32 pieces (`mine`), and look in 32 more
+// at once; then each adds up N columns at a time.
 template <u32 N, class T>
 ZENC_DEVICE void merge_row(const PiecesOf<T>& pieces, const T* mine, u64 word, u32 bit, u64 width, T* out) {
 #pragma unroll 1
@@ -115,8 +115,8 @@ ZENC_DEVICE void copy_row(const T* from, u64 width, T* to) {
     }
 }
 
-// All wide rows of a batch, which lie at vectors of N values; values [rows, width] are those of the target.
-// What one of up to 32 pieces has alone is copied.
+// Merges the wide rows of a batch, which lie at vectors of N values; values [rows, width] are the target's. A
+// row that only one of up to 32 pieces has is copied.
 template <u32 N, class T>
 ZENC_DEVICE void merge_wide(const PiecesOf<T>& pieces, const Batch& batch, u64 width, T* out) {
 #pragma unroll 1
@@ -133,7 +133,6 @@ ZENC_DEVICE void merge_wide(const PiecesOf<T>& pieces, const Batch& batch, u64 w
     }
 }
 
-// All rows of a batch.
 template <class T>
 ZENC_DEVICE void merge_batch(const PiecesOf<T>& pieces, const Batch& batch, u64 width, void* values) {
     T* const out = static_cast<T*>(values) + batch.first * width;
@@ -146,7 +145,7 @@ ZENC_DEVICE void merge_batch(const PiecesOf<T>& pieces, const Batch& batch, u64 
         merge_wide<sizeof(uint4) / sizeof(T)>(pieces, batch, width, out);
 }
 
-// The values of targets[i], whose bitmap and ranks are there.
+// Merges the values of targets[i], whose bitmap and ranks exist.
 template <class T>
 ZENC_DEVICE void merge(const Segment* targets, u64 n, const Pieces* of, const Segment* pieces, u64 width,
                        i64 dtype) {
@@ -157,8 +156,7 @@ ZENC_DEVICE void merge(const Segment* targets, u64 n, const Pieces* of, const Se
     });
 }
 
-// A tile of a union, whose words each warp has `each` of: bitmap and ranks, and the values that there is room
-// for.
+// Makes a tile of a union, `each` words a warp: bitmap and ranks, and as many values as there is room for.
 template <class T>
 ZENC_DEVICE void sum_tile(const Segment& target, const PiecesOf<T>& pieces, u64 each, u64 tile, u64* states) {
     const u64 begin = (tile * WARPS + threadIdx.x / WARP) * each, at = lane() < each ? begin + lane() : ~0ULL;
@@ -195,7 +193,7 @@ ZENC_DEVICE void sum(const Segment* targets, u64 n, const Pieces* of, const Segm
 template <class Bits>
 constexpr Bits NEGATIVE_ZERO = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
 
-// What the values of absent units are: zeros of either sign, or where they are `marked` -0.
+// The values of absent units: zeros of either sign, or -0 alone if they are `marked`.
 template <class Bits>
 struct Absent {
     Bits value, counting;
@@ -204,11 +202,11 @@ struct Absent {
         : value(marked ? NEGATIVE_ZERO<Bits> : Bits{0}),
           counting(static_cast<Bits>(marked ? ~Bits{0} : ~NEGATIVE_ZERO<Bits>)) {}
 
-    // The bits in which a value is another.
+    // The bits in which a value differs.
     ZENC_DEVICE Bits differs(Bits bits) const { return static_cast<Bits>((bits ^ value) & counting); }
 };
 
-// Zeros of to[i] [count, width], which has all slots of from[i] and others: +0 in those, and -0 in others.
+// Zeros of to[i] [count, width] become +0 in slots of from[i], and -0 in the others that to[i] has.
 template <class Bits>
 ZENC_DEVICE void mark_absent(const Segment* to, u64 n, const Segment* from, u64 width) {
     for_each_segment(n, [&](u64 i) {
@@ -237,7 +235,7 @@ ZENC_DEVICE u64 deposit(u64 chosen, u64 word) {
     return result;
 }
 
-// Narrow rows: bit k says whether row k <= 64 is something. Each lane looks at two.
+// Returns a bit for each of n <= 64 narrow rows that is not absent. Each lane looks at two.
 template <class Bits>
 ZENC_DEVICE u64 nonzero_narrow(const Bits* rows, u32 n, u32 width, Absent<Bits> absent) {
     u32 halves[2];
@@ -250,7 +248,7 @@ ZENC_DEVICE u64 nonzero_narrow(const Bits* rows, u32 n, u32 width, Absent<Bits> 
     return static_cast<u64>(halves[1]) << 32 | halves[0];
 }
 
-// The same for wide rows: the warp looks at one after another, until it finds something.
+// nonzero_narrow for wide rows: the warp reads one after another, until it finds something.
 template <class Bits>
 ZENC_DEVICE u64 nonzero_wide(const Bits* rows, u32 n, u64 width, Absent<Bits> absent) {
     u64 found = 0;
@@ -265,8 +263,8 @@ ZENC_DEVICE u64 nonzero_wide(const Bits* rows, u32 n, u64 width, Absent<Bits> ab
     return found;
 }
 
-// to[i].bitmap = the slots of from[i] whose rows of `width` values are not all zero, or of `marked` ones -0:
-// a warp a word.
+// to[i].bitmap = the slots of from[i] whose rows of `width` values are not all zero, or not all -0 where
+// absent units are `marked`: a warp a word.
 template <class Bits>
 ZENC_DEVICE void mark_nonzero(const Segment* to, u64 n, const Segment* from, u64 width, bool marked) {
     const Absent<Bits> absent(marked);

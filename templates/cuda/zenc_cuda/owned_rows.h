@@ -9,9 +9,9 @@
 
 namespace zenc {
 
-// What a rank has of a part that it does not own is among the units of several holders. The bitmap of
-// targets[i] is all slots of its part where cuts[k, p] = i for p = k, the rank that owns it, and else none;
-// every word is written. `work` has 2 words, which are 0 before.
+// Begins the bitmaps of targets. Whatever a rank holds of other ranks' parts is among the units of several
+// holders. targets[i] gets all slots of its part where cuts[k, p] = i for p = k, the rank that owns it, and
+// else none; every word is written. `work` has 2 words, which are 0 before.
 ZENC_DEVICE void begin_parts(u64 ranks, const u64* cuts, const Segment* targets, u64 n, u64* work) {
     u64 mine = 0;
     for (u64 i; (i = draw_tile(work)) < n; ++mine) {
@@ -44,8 +44,7 @@ ZENC_DEVICE void mark_parts(const IndexSets& sets, const u8* masks, const u64* c
     });
 }
 
-// The values of targets[p] = the rows of rank `own` in its slots of part p, for all parts: one rank's
-// gradient is cut.
+// targets[p].values = the rows of rank `own` in its slots of part p, for all parts: cuts one rank's gradient.
 ZENC_DEVICE void split_rows(const IndexSets& sets, u64 own, const Segment* targets, u64 row_bytes) {
     const u8* const values = static_cast<const u8*>(sets.sets[own].values);
     for_each_tile(sets, [&](SetTile& tile) {
@@ -67,14 +66,14 @@ ZENC_DEVICE void split_rows(const IndexSets& sets, u64 own, const Segment* targe
     });
 }
 
-// The row of a unit that somebody holds, in the complete parts.
+// Returns the row of a held unit in the complete parts.
 ZENC_DEVICE const u8* address_of_owned(const SetTile& tile, const Segment* parts, u64 word, u64 bit,
                                        u64 row_bytes) {
     const u64 part = tile.owner(word, bit);
     return static_cast<const u8*>(parts[part].values) + tile.slot(part, word, bit) * row_bytes;
 }
 
-// The units of the union, ascending, and their rows: a coalesced list.
+// Writes the units of the union, ascending, and their rows: a coalesced list.
 ZENC_DEVICE void join_units(const IndexSets& sets, const Segment* parts, u64 row_bytes, i64* units, u8* out) {
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
@@ -90,8 +89,8 @@ ZENC_DEVICE void join_units(const IndexSets& sets, const Segment* parts, u64 row
     });
 }
 
-// The same as a dense tensor out [units, row_bytes], with +0 for units that nobody holds: every byte is
-// written, but if it `keeps`, for then these are +0 already.
+// Writes the union as a dense tensor out [units, row_bytes], with +0 for units that no rank holds; if it
+// `keeps`, these are +0 already and stay unwritten.
 ZENC_DEVICE void join_dense(const IndexSets& sets, const Segment* parts, u64 row_bytes, bool keeps, u8* out) {
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();

@@ -8,8 +8,8 @@
 
 namespace zenc {
 
-// A tile of all sets. Each thread has one word of it at most, `at`: lanes of a warp words that follow each
-// other, and all warps about as many.
+// A tile of all sets. Each thread has at most one of its words, number `at`: the lanes of a warp have
+// consecutive words, and all warps about as many.
 class SetTile {
 public:
     u64 number;
@@ -22,7 +22,7 @@ public:
     u64 several = 0;    // those of several holders
     u64 first_several;  // the number of the first of them; from own() on
 
-    // Threads have met; before the next tile they meet again.
+    // Loads a tile. Threads have met before, and meet again before the next tile.
     ZENC_DEVICE SetTile(const IndexSets& sets, u64 number_)
         : number(number_),
           first(number_ * sets.words),
@@ -43,10 +43,10 @@ public:
         }
     }
 
-    // What rank k holds of this thread's word; from own() on what it owns.
+    // The units that rank k holds in this thread's word; after own(), those that it owns.
     ZENC_DEVICE u64 word(u64 k) const { return word(k, at); }
 
-    // From here on each unit is with its owner alone. Threads have met.
+    // Leaves each unit with its owner alone. Threads have met.
     ZENC_DEVICE void own() {
         first_several = sets_.several[number] + sum_of_threads_before(population(several));
         if (there) give_to_owners();
@@ -55,24 +55,24 @@ public:
         __syncthreads();
     }
 
-    // How many units of the tile rank k owns.
+    // The number of units in the tile that rank k owns.
     ZENC_DEVICE u64 owned(u64 k) const {
         return below_[k * sets_.words + words - 1] + population(word(k, words - 1));
     }
 
-    // Who owns a unit that somebody holds.
+    // The owner of a held unit.
     ZENC_DEVICE u64 owner(u64 of, u64 bit) const {
         u64 k = 0;
         while (k + 1 < sets_.ranks && (word(k, of) >> bit & 1) == 0) ++k;
         return k;
     }
 
-    // Which slot of its part that is.
+    // The slot of a unit in the part of its owner k.
     ZENC_DEVICE u64 slot(u64 k, u64 of, u64 bit) const {
         return before(k, of) + population(word(k, of) & low_mask(bit));
     }
 
-    // How many units somebody holds before the warp's words, by the warp.
+    // The number of held units before the warp's words. All lanes call it.
     ZENC_DEVICE u64 rows_before() const {
         u64 rows = 0;
         for (u64 k = lane(); begin < words && k < sets_.ranks; k += WARP) rows += before(k, begin);
@@ -119,7 +119,7 @@ private:
         }
     }
 
-    // Units that rank k owns before a word of the tile.
+    // The number of units that rank k owns before a word of the tile.
     ZENC_DEVICE u64 before(u64 k, u64 of) const {
         const u64* const starts = sets_.starts + k * sets_.tiles();
         return starts[number] - starts[0] + below_[k * sets_.words + of];
@@ -146,8 +146,8 @@ ZENC_DEVICE void for_each_tile(const IndexSets& sets, Visit visit) {
 //
 // A mask has a bit a rank.
 
-// The masks of the units of several holders, how many there are before each tile (`several`), and alone[k] =
-// the units that rank k alone holds; these and `work` are cleared before.
+// Finds the masks of units with several holders, their number before each tile (`several`), and alone[k], the
+// number of units that only rank k holds; these and `work` are cleared before.
 ZENC_DEVICE void find_holders(const IndexSets& sets, u64* work, u8* masks, u64* alone) {
     u64* const several = sets.several;
     const u64 tiles = sets.tiles(), bytes = mask_bytes(sets.ranks);
@@ -177,7 +177,7 @@ ZENC_DEVICE void find_holders(const IndexSets& sets, u64* work, u8* masks, u64* 
     if (of_lane != 0) atomicAdd(alone + lane(), of_lane);
 }
 
-// A load, and what a rank has come to own since: units, and the sum of their holders beyond two.
+// A load, and what its rank has come to own since: units, and the sum of their holders beyond two.
 struct Chosen {
     Load load;
     u32 units;
@@ -194,8 +194,9 @@ struct Together {
     u64 ranks;
 };
 
-// Of the holders of a unit, two and some `more`, the one that owns it at the least cost, the first of equals.
-// `begun` is its mask's first byte. Costs of some are worked out at once, or a choice would wait for each.
+// Returns the holder that owns a unit at the least cost, the first of equals. The unit has two holders and
+// `more`; `begun` is its mask's first byte. Several costs are worked out at once, or each choice would wait
+// for the one before.
 ZENC_DEVICE u32 cheapest(const Together& of, u64 unit, u32 begun, i64 more, const Chosen* chosen) {
     constexpr u32 AT_ONCE = 4;
     const u32 bytes = static_cast<u32>(mask_bytes(of.ranks));
@@ -216,8 +217,8 @@ ZENC_DEVICE u32 cheapest(const Together& of, u64 unit, u32 begun, i64 more, cons
     return owner;
 }
 
-// The owners of units that are chosen together, by a block or a warp, whose threads choose one each and
-// `meet`. For each owner the first thread that has chosen it adds what all of them give it.
+// Chooses owners of units together, by a block or a warp, whose threads choose one each and `meet`. For each
+// owner, the first thread that chose it adds what all of them give to it.
 template <class Meet>
 ZENC_DEVICE void choose_together(const Together& of, u32 begun, Chosen* chosen, u16* owners, Meet meet) {
     static_assert(CHOSEN_TOGETHER == THREADS && FEW_TOGETHER == WARP, "a thread each");
@@ -242,8 +243,8 @@ ZENC_DEVICE void choose_together(const Together& of, u32 begun, Chosen* chosen, 
     meet();
 }
 
-// The owners of the units of several holders, by one block, whose first warp goes on alone when few are
-// chosen together; counts[k * ranks + k] = how many units rank k owns.
+// Chooses the owners of units with several holders, by one block, whose first warp goes on alone when few are
+// chosen together; counts[k * ranks + k] = the number of units that rank k owns.
 ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* alone, Chosen* chosen,
                             u64* counts) {
     const u64 all = sets.several[sets.tiles()], ranks = sets.ranks, bytes = mask_bytes(ranks);
@@ -276,8 +277,8 @@ ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* a
 
 constexpr u64 NEAR_RANKS = 256;  // those of more ranks are in memory
 
-// All blocks find holders, and the last one chooses owners. `work` has 2 words and one a tile; `far` [2
-// ranks] is room for loads.
+// Finds holders by all blocks, and chooses owners by the last one. `work` has 2 words and one a tile; `far`
+// [2 ranks] is room for loads.
 ZENC_DEVICE void choose_owners(const IndexSets& sets, u64* work, u8* masks, u64* alone, Load* far,
                                u64* counts) {
     ZENC_SHARED(Chosen, near, NEAR_RANKS);

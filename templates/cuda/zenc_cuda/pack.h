@@ -9,7 +9,7 @@ namespace zenc {
 // Marking: a bit for every occupied slot, from unit ids or from the values of a dense tensor. The bitmap of
 // all parts, which is one segment, is cleared before.
 
-// A popular unit is asked for first: its atomics would wait for each other.
+// Sets a bit, after a look whether it is set: the atomics on a popular unit would wait for each other.
 ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
     u64* const word = bitmap + bit / 64;
     const u64 mask = 1ULL << (bit % 64);
@@ -33,7 +33,7 @@ ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, u
     }
 }
 
-// Not 0 if anything in a vector is neither +0 nor -0: what is left without the signs of its values.
+// Returns the bits of a vector without the signs of its values: 0 if all are +0 or -0.
 template <class Bits>
 ZENC_DEVICE u64 magnitudes(Bits value) {
     return magnitude_bits(value);
@@ -46,7 +46,7 @@ ZENC_DEVICE u64 magnitudes(uint4 value) {
     return ((value.x | value.z) & LOWER) | ((value.y | value.w) & UPPER);
 }
 
-// Not 0 if anything in a vector is not +0.
+// Returns the bits of a vector: 0 if all its values are +0.
 ZENC_DEVICE u64 all_bits(u64 value) {
     return value;
 }
@@ -55,15 +55,14 @@ ZENC_DEVICE u64 all_bits(uint4 value) {
     return value.x | value.y | value.z | value.w;
 }
 
-// What there is in some of a row: any bits but signs, in the lanes that have found them; and any at all, of
-// this lane's.
+// Findings in a row: the lanes that found anything but zeros, and this lane's bits, signs included.
 struct Found {
     u32 lanes;
     u64 some;
 };
 
-// The vectors [begin, end) of a row, by a group of lanes, up to the first value that is not zero. A group of
-// several in a warp has one round.
+// Looks through the vectors [begin, end) of a row, by a group of lanes, up to the first value that is not
+// zero. A group that shares its warp with others has one round.
 template <class Bits, class Vector>
 ZENC_DEVICE Found look(const Vector* row, u64 begin, u64 end, const Group& group) {
     Found found{};
@@ -81,7 +80,7 @@ ZENC_DEVICE Found look(const Vector* row, u64 begin, u64 end, const Group& group
     return found;
 }
 
-// Marks those of single values that are neither +0 nor -0, of a mapping whose slots follow from tables; if it
+// Marks single values that are neither +0 nor -0, in a mapping whose slots follow from tables; if it
 // `clears`, each -0 becomes +0.
 template <class Bits, class Mapping>
 ZENC_DEVICE void mark_singles(const Geometry<Mapping>& geometry, Bits* tensor, bool clears, u64* bitmap) {
@@ -197,14 +196,14 @@ ZENC_DEVICE u32 run_shift(const Mapping& mapping) {
     return Mapping::IS_IDENTITY ? 6 : static_cast<u32>(63 - __clzll(static_cast<i64>(mapping.block())));
 }
 
-// Any values at any addresses: each is looked at, and then read again where it is something.
+// A window of any values at any addresses: each value is read, and those that are something are read again.
 template <class T>
 class Window {
 public:
     static_assert(WINDOW / LEAST_BLOCK * sizeof(u64) <= STAGED_BYTES,
                   "the first units of all runs have room");
 
-    // From slot `begin` of a part on, which has `slots`.
+    // A window from slot `begin` of a part on, which has `slots`.
     template <class Mapping>
     ZENC_DEVICE Window(const Geometry<Mapping>& geometry, u64 part, u64 begin, u64 slots, T* tensor,
                        u64* units)
@@ -244,7 +243,7 @@ public:
         return word;
     }
 
-    // The same word of bits [units], in which nothing is set of what is 0.
+    // This lane's word, read from bits [units], in which no value that is 0 has its bit set.
     ZENC_DEVICE u64 picked(const u64* bits) const {
         u64 word = 0;
         for (u32 slot = 64 * lane(), end = slot + 64; slot < end && slot < slots_;) {
@@ -267,8 +266,8 @@ private:
     u32 shift_;
 };
 
-// Whole windows of runs of 64 at addresses of vectors: each value is read once, and what is something is put
-// aside in shared memory, one after another, for as long as there is room.
+// A window of whole runs of 64 at addresses of vectors: each value is read once, and those that are something
+// are put aside in shared memory, in their order, as long as there is room.
 template <class T>
 class Stage {
 public:
@@ -276,7 +275,7 @@ public:
     static constexpr u32 EACH = sizeof(uint4) / sizeof(Bits);               // values of a vector
     static constexpr u32 ROOM = STAGED_BYTES / sizeof(Bits) - EACH * WARP;  // what is behind it is not kept
 
-    // Of a warp: STAGED_BYTES at `values`, and a word a lane at `words`.
+    // A warp's stage: STAGED_BYTES at `values`, and a word a lane at `words`.
     ZENC_DEVICE Stage(void* values, u64* words) : values_(shared_address(values)), words_(words) {}
 
     // The first vector of this lane's run, or ~0 unless all lanes have a whole run at an address of vectors.
@@ -323,7 +322,7 @@ private:
         Bits of[EACH];
     };
 
-    // Where vector number `step` of this lane is, of which all lanes have one.
+    // The place of this lane's vector number `step`, of which all lanes have one.
     ZENC_DEVICE static u32 at(u32 vector_of_run, u32 step) {
         constexpr u32 LANES = 64 / EACH;
         const u32 run = step * WARP / LANES + lane() / LANES;
@@ -332,8 +331,8 @@ private:
 
     ZENC_DEVICE static bool is(Bits bits) { return magnitude_bits(bits) != 0; }
 
-    // Puts what is something at `next`, of all lanes in their order. Returns a bit for each value of this
-    // lane and of those behind it, up to 8; the others are added to `zeros`.
+    // Puts the values that are something at `next`, lane by lane. Returns a bit for each value of this lane
+    // and of the lanes behind it, up to 8; the other values are or-ed into `zeros`.
     ZENC_DEVICE u32 put_aside(const Vector& vector, SharedAddress& next, Bits& zeros) const {
         const u32 below = (1U << lane()) - 1;
         SharedAddress to = next;
@@ -360,7 +359,7 @@ private:
         return bits;
     }
 
-    // Each -0 of some vectors becomes +0.
+    // Turns each -0 of some vectors into +0.
     ZENC_DEVICE static void clear(T* tensor, u32 vector_of_run, u32 first, u32 steps) {
 #pragma unroll 1
         for (u32 k = first; k < first + steps; ++k) {

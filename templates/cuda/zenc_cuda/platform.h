@@ -73,8 +73,7 @@ ZENC_DEVICE void store_relaxed(u64* word, u64 value) {
     *static_cast<volatile u64*>(word) = value;
 }
 
-// What no kernel writes and this one reads once: vectors of 16 bytes are not kept in the caches, nor kept
-// coherent.
+// Loads what no kernel writes and this one reads once: past the caches, and without coherence.
 template <class T>
 ZENC_DEVICE T load_once(const T* from) {
     return *from;
@@ -131,9 +130,9 @@ ZENC_DEVICE u64 sum_of_warp(u64 value) {
     return value;
 }
 
-// How many of the numbers below n are `below`, which is true up to one of them and false from there on. The
-// lanes of a warp ask together, and try 32 numbers at a time: of 2^20, four times. Whatever `below` says of
-// single numbers, one that is true of more of them never gives less.
+// Returns how many numbers below n are `below`, which is true up to one of them and false from there on. All
+// lanes of a warp ask together, and try 32 numbers at a time: four rounds for 2^20. If `below` is true of
+// more numbers, the result is never less, whatever it says of single ones.
 template <class Below>
 ZENC_DEVICE u64 warp_search(u64 n, Below below) {
     u64 first = 0;

@@ -41,7 +41,7 @@ protected:
     u32 passed_ = 0;  // of these
 
 private:
-    // Where row i of these words has its bit; beyond the last row it does not matter.
+    // Finds the bit of row i in these words; beyond the last row it does not matter.
     ZENC_DEVICE void locate(u32 i) {
         u32 owner = 0;
         for (u32 by = WARP / 2; by != 0; by /= 2)

@@ -32,8 +32,7 @@ ZENC_DEVICE u64 sum_of_threads_before(u64 n) {
     return sum;
 }
 
-// What a tile has published: its own sum, or that of all tiles up to it; in one word, so that no fence is
-// needed.
+// The state of a tile, in one word, so that no fence is needed: its own sum is known, or that up to it.
 enum TileState : u64 { NOTHING = 0, OWN = 1, ALL = 2 };
 
 ZENC_DEVICE void publish(u64* state, u64 sum, TileState what) {
@@ -173,7 +172,7 @@ ZENC_DEVICE void rank(const Segment* segments, u64 n, u64* work, u64 work_words)
     for_each_segment(n, [&](u64 i) { rank_one(segments[i], work + i * work_words, found); });
 }
 
-// The same of one segment by one block, which needs no words.
+// rank for one segment by one block, which needs no words.
 ZENC_DEVICE void rank_by_block(const Segment& segment) {
     ZENC_SHARED(u64, up_to, 1);
     const u64 kept = ranks_of(segment.slots);

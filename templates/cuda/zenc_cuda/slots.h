@@ -6,7 +6,7 @@
 
 namespace zenc {
 
-// How many slots are occupied; never more than there is room for, whatever a peer says.
+// The number of occupied slots; never more than there is room for, whatever a peer says.
 ZENC_DEVICE u64 occupied(const Segment& segment) {
     if (segment.actual == nullptr || *segment.actual > segment.count) return segment.count;
     return *segment.actual;
@@ -22,7 +22,7 @@ struct Slots {
     ZENC_DEVICE explicit Slots(const Segment& segment, bool absent_ = false)
         : bitmap(segment.bitmap), ranks(segment.ranks), words(words_of(segment.slots)), absent(absent_) {}
 
-    // Those in the words below `word`, for word <= words.
+    // The number of occupied slots in the words below `word`, for word <= words.
     ZENC_DEVICE u64 below(u64 word) const {
         const u64 occupied = set_below(bitmap, ranks, word) - below_first(ranks[0]);
         return absent ? 64 * word - occupied : occupied;
@@ -36,7 +36,7 @@ struct Slots {
         return gallop(from, words, [&](u64 at) { return below(at) <= i; });
     }
 
-    // The same for a warp that asks together, and knows nothing yet.
+    // word_of for a warp whose lanes ask together, and know nothing yet.
     ZENC_DEVICE u64 word_of_warp(u64 i) const {
         return warp_search(words, [&](u64 at) { return below(at) <= i; }) - 1;
     }
@@ -87,7 +87,7 @@ ZENC_DEVICE void fill(const Segment* to, u64 n, const Segment* from) {
     });
 }
 
-// By one block: no slot is occupied.
+// Empties a segment, by one block.
 ZENC_DEVICE void empty(const Segment& segment) {
     const u64 words = words_of(segment.slots), ranks = ranks_of(segment.slots);
 #pragma unroll 1

@@ -22,8 +22,8 @@ ZENC_DEVICE const T* values_of_piece(const PiecesOf<T>& pieces, u64 k, u64 windo
     return static_cast<const T*>(piece.values) + Slots(piece).below(WARP / 2 * window);
 }
 
-// Of a warp: 32 sums a lane, as [bit][lane], which no two lanes share a bank of; and values of pieces, as far
-// as there is room, that come all at once.
+// A warp's sums, 32 a lane, laid out as [bit][lane], so that no two lanes share a bank; and values of pieces,
+// as many as there is room for, which are loaded all at once.
 template <class T>
 class LaneSums {
 public:

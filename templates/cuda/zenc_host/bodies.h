@@ -8,7 +8,7 @@ namespace zenc {
 
 class Bodies {
 public:
-    // What carries segments has an index in the format `asked`.
+    // The bodies of a phase, which have an index in the format `asked` if it `carries` segments.
     Bodies(Queue& queue, Communicator& group, Carries carries, i64 asked)
         : queue_(queue),
           group_(group),
@@ -16,10 +16,11 @@ public:
           asked_(rows_ ? NOT_SENT : asked),
           unit_bytes_(carries == SETS ? 0 : queue.row_bytes) {}
 
-    // All segments that are sent have their values, and the counts of those that are received are known. A
-    // body travels by itself, from where it lies: one that goes to several ranks is written once. What is
-    // sent for the last time and not used in any other way, `spent`, is released as soon as it can be.
-    // What ranks have agreed on is compared with the first messages between them.
+    // Exchanges the bodies of messages. All segments that are sent have their values, and the counts of those
+    // that are received are known. A body travels by itself, from where it lies: one that goes to several
+    // ranks is written once. Segments in `spent`, which are sent for the last time and not used otherwise,
+    // are released as soon as they can be. The first messages between two ranks compare what these have
+    // agreed on.
     void exchange(const Messages& sends, const Messages& receives, Several& spent, PhaseCount& counted,
                   SegmentJobs& workshop, Agreement& agreement) {
         for (const Held* held : segments_in(sends))
@@ -50,7 +51,7 @@ private:
     i64 format(const Held& held) const { return layout_of(held, asked_, unit_bytes_).format; }
     u64 body(const Held& held) const { return body_bytes(held, asked_, unit_bytes_); }
 
-    // The index of all segments that are sent, once each, and zeros behind their values.
+    // Writes the index of all segments that are sent, once each, and zeros behind their values.
     void write(const Messages& sends) {
         Several written, indexed;
         if (rows_ && unit_bytes_ % 8 == 0) return;
@@ -71,7 +72,7 @@ private:
             if (index_is_bitmap(*held)) drop_bitmap(queue_, *held);
     }
 
-    // A segment that was sent, or received, in another format, or was not meant to be sent.
+    // Lays out a segment anew that came or went in another format, or was not meant to be sent.
     void lay_out_anew(Held& held) {
         if (index_is_bitmap(held)) copy_bitmap(queue_, held);
         const Segment old = held.at;
@@ -113,7 +114,7 @@ private:
         make_meanings(queue_, decoded);
     }
 
-    // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
+    // Makes bitmaps and ranks of segments that came. It trusts nothing: the next crossing finds faults.
     void read(const Messages& receives, SegmentJobs& workshop) {
         const Several came = segments_in(receives);
         Several marked;
@@ -137,7 +138,7 @@ private:
         }
     }
 
-    // Whether it came as all slots, of which there is nothing to decode.
+    // Whether a segment came with all slots, so that there is nothing to decode.
     static bool has_no_index(const Held& held) { return is_range(held) && held.at.format == FORMAT_DENSE; }
 
     void count(const Messages& of, i64& bytes, i64& messages, i64* formats) const {

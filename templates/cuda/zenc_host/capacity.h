@@ -7,8 +7,8 @@
 
 namespace zenc {
 
-// What capacity mode adds to a call. Room is laid out before counts are known, so nothing waits for the
-// device; where there was not room for all, every rank finds out at the end of the call.
+// Capacity mode in a call. Room is laid out before counts are known, so nothing waits for the device; if some
+// rank has too little room, every rank finds out at the end of the call.
 static const Kernel ADMIT("zenc_admit", Typed::NO, Ending::GATHER);
 
 inline u64 residual_bytes(const Call& call) {
@@ -21,13 +21,13 @@ public:
 
     bool on() const { return queue_.call.own_share > 0; }
 
-    // Whether the call may have to be made again: also where ranks have announced what they would have.
+    // Whether the call may have to be made again, which is also so if ranks have announced their units.
     bool may_fail() const { return on() || queue_.call.agreed != nullptr; }
 
-    // On the device: 0, unless the call has to be made again. Null where it never has.
+    // On the device: 0 unless the call has to be made again. Null for a call that is never made again.
     u64* raised() const { return agreed_; }
 
-    // The slots that what `ranks` contributed to a part may occupy, each unit up to `spread` of them.
+    // The slots that the contributions of `ranks` to a part may occupy; a unit takes up to `spread` of them.
     u64 room(u64 slots, i64 ranks, i64 spread) const {
         const Call& call = queue_.call;
         const u64 own = share_of(call.own_share, slots), sum = share_of(call.sum_share, slots);
@@ -39,8 +39,8 @@ public:
         if (may_fail()) agreed_ = queue_.allocate_cleared<u64>(AGREED);
     }
 
-    // Raises unless segments, which are marked and ranked, have room, and words on the device are what they
-    // should be. Then writes how many slots segments have: none once it is raised.
+    // Raises unless segments, which are marked and ranked, have room, and words on the device have their
+    // expected values. Then writes how many slots each segment has: none once it is raised.
     void admit(const Segments& segments, const std::vector<Expected>& words = {}) {
         const i64 m = number_of(words);
         if (segments.empty() && words.empty()) return;
@@ -54,8 +54,7 @@ public:
         end->raised = raised();
     }
 
-    // Raises unless `own` units, which are marked and ranked, are those that were `announced`: as many, and
-    // together no more.
+    // Raises unless the `own` units, which are marked and ranked, are the `announced` ones.
     void compare(const Segment& own, const Segment& announced) {
         Held both;
         both.at.slots = own.slots;
@@ -67,8 +66,9 @@ public:
         admit({}, {{counts, announced.count}, {counts + 1, announced.count}});
     }
 
-    // From here on it is raised on all ranks or on none; also if they are in different calls: then the
-    // greatest signature, and the complement of the smallest, are not this rank's on any of them.
+    // Has all ranks agree: afterwards it is raised on all or on none. It is raised, too, if ranks are in
+    // different calls: then the greatest signature, or the complement of the smallest, differs from each
+    // rank's own.
     void agree(Communicator& group) {
         if (group.size == 1) return;
         const u64 signature = queue_.call.signature;
@@ -77,8 +77,8 @@ public:
         admit({}, {{agreed_ + 1, signature}, {agreed_ + 2, ~signature}});
     }
 
-    // Brings to the host whether the call has to be made again, and all counts; of a captured call with every
-    // replay.
+    // Brings to the host whether the call has to be made again, and all counts; a captured call does so with
+    // every replay.
     void report(Communicator& group, const Several& own, const Several& complete) {
         Call& call = queue_.call;
         u64 again = 0;
@@ -95,8 +95,7 @@ public:
         for (const Held* each : complete) call.count_out += static_cast<i64>(each->at.count);
     }
 
-    // Before losses are added to the residual: it is copied, unless all units have room, so that no call is
-    // made again.
+    // Copies the residual before losses are added to it, if the call may have to be made again.
     void remember_residual() {
         const Call& call = queue_.call;
         if (!on() || call.own_share >= 1 || call.residual == nullptr || residual_before_ != nullptr) return;

@@ -12,7 +12,7 @@ static const Kernel KEEP_LOSSES("zenc_keep_losses");
 
 using CodedRows = std::vector<CodedRow>;
 
-// 64 bits for the draws of what is made of a part in a phase, of the contributions of ranks
+// The key of random draws for what is made of a part in a phase, from the contributions of `ranks`
 // (zenc/runtime/lossy/losses.py).
 inline u64 key_of(u64 salt, u64 seed, u64 phase, u64 part, Numbers ranks) {
     u64 key = salt;
@@ -22,7 +22,7 @@ inline u64 key_of(u64 salt, u64 seed, u64 phase, u64 part, Numbers ranks) {
     return key;
 }
 
-// What is only sent needs no values any more.
+// Whether a segment still needs the values that its bytes mean: one that is only sent does not.
 inline bool is_meant(const Held& held) {
     return held.read || !held.spent;
 }
@@ -46,7 +46,7 @@ inline u64 most_values(const CodedRows& rows) {
 
 static const Kernel RAISE_OF_ROWS("zenc_raise_of_rows", Typed::YES);
 
-// The values of segments, or scales that tell of them, raise the greatest magnitude of the result.
+// Raises the greatest magnitude of the result by segments' values, or by scales that bound these.
 inline void raise_greatest(Queue& queue, const Several& segments) {
     CodedRows rows;
     for (Held* held : segments) {
@@ -62,7 +62,7 @@ inline void raise_greatest(Queue& queue, const Several& segments) {
                       queue.greatest);
 }
 
-// The same of those whose scales tell.
+// raise_greatest for the segments whose scales bound their values.
 inline void raise_by_scales(Queue& queue, const Several& segments) {
     Several told;
     for (Held* held : segments)
@@ -74,7 +74,7 @@ static const Kernel CODE_CHUNKS("zenc_code_chunks");
 static const Kernel JOIN_CHUNKS("zenc_join_chunks");
 static const Kernel DECODE_CHUNKS("zenc_decode_chunks");
 
-// Those rows that the range coder codes, and the blocks for a warp a chunk.
+// The rows that the range coder codes, and as many blocks as give each chunk a warp.
 struct ChunkedRows {
     CodedRows rows;
     u64 blocks = 0;
@@ -88,8 +88,8 @@ struct ChunkedRows {
     void start(Queue& queue, const Kernel& kernel) const { queue.launch_each(kernel, blocks, rows); }
 };
 
-// The values that the bytes of segments mean, of those that have a code. Returns a word for each of those
-// with one step for all values: 0, unless nobody has written such bytes.
+// Decodes the segments that have a code. Returns a word for each of them with one step for all values: 0
+// unless its bytes can't be an encoder's.
 inline const u64* decode_values(Queue& queue, const Several& segments) {
     CodedRows rows;
     u64 checked = 0;
@@ -109,13 +109,13 @@ inline const u64* decode_values(Queue& queue, const Several& segments) {
     return broken;
 }
 
-// Whether bytes that come may stay as they are until somebody needs their values: those of all slots in
-// blocks, which sums read.
+// Whether bytes that come may stay encoded until somebody needs their values: bytes of all slots in blocks,
+// which sums can read.
 inline bool may_stay_encoded(const Held& held) {
     return is_range(held) && has_scales(held.code) && !has_one_step(held.code);
 }
 
-// The values of what is there as bytes alone.
+// Decodes the segments that are there as bytes alone.
 inline void decode_now(Queue& queue, const Several& segments) {
     Several encoded;
     for (Held* held : segments)
@@ -127,7 +127,7 @@ inline void decode_now(Queue& queue, const Several& segments) {
 
 static const Kernel SUM_ROWS("zenc_sum_rows", Typed::YES);
 
-// The values of `to`, which have all slots: the sums of pieces, of which some are there as bytes alone.
+// Makes the values of `to`, which have all slots: sums of pieces, some of which are there as bytes alone.
 inline void sum_rows(Queue& queue, const Several& to, const std::vector<Pieces>& pieces,
                      const Several& from) {
     CodedRows targets, rows;
@@ -151,7 +151,7 @@ inline void sum_rows(Queue& queue, const Several& to, const std::vector<Pieces>&
                       rows);
 }
 
-// The residual of a part is defined from here on: it has nothing yet, unless it `is_set` now.
+// Defines the residual of a part: as zeros, unless it `is_set` by what comes next.
 inline void define_residual(Queue& queue, u64 part, bool is_set) {
     if (part >= queue.undefined.size() || !queue.undefined[part]) return;
     queue.undefined[part] = false;
@@ -166,13 +166,13 @@ inline void define_residuals(Queue& queue) {
     for (u64 part = 0; part < queue.undefined.size(); ++part) define_residual(queue, part, false);
 }
 
-// Where this rank keeps what some segments lose: in place where a segment is all of a part whose units
-// ascend, else in room of its own, which is added to the residual at its units.
+// The losses of segments that this rank keeps: in place where a segment is all of a part whose units ascend,
+// else in room of its own, which is added to the residual at its units.
 class KeptLosses {
 public:
     explicit KeptLosses(Queue& queue) : queue_(queue) {}
 
-    // Gives rows of segments that this rank keeps a place for their losses, which they may set.
+    // Gives each row whose losses this rank keeps a place for them, which it may be told to set.
     void place(const Several& segments, CodedRows& rows) {
         const Call& call = queue_.call;
         u64 values = 0;
@@ -199,7 +199,7 @@ public:
         }
     }
 
-    // Adds what lies in room of its own to the residual.
+    // Adds the losses in room of their own to the residual.
     void keep(const Several& segments, const CodedRows& rows) {
         if (scattered_.empty()) return;
         Segments of;
@@ -219,8 +219,8 @@ private:
     Room room_;
 };
 
-// Leaves what is selected of segments. `wait` is called once all that is needed is on the stream, and returns
-// when the device has passed it.
+// Keeps only the selected units of segments. `wait` is called once all that is needed is on the stream, and
+// returns when the device has passed it.
 template <class Wait>
 inline void choose_values(Queue& queue, const Several& segments, Wait wait) {
     if (!units_ascend(queue.call)) mark_ranges(queue, segments);
@@ -245,7 +245,7 @@ inline void choose_values(Queue& queue, const Several& segments, Wait wait) {
     losses.keep(segments, rows);
 }
 
-// The bytes of segments, whose values become what these mean.
+// Encodes segments, whose values become those that the bytes mean.
 inline void encode_values(Queue& queue, const Several& segments) {
     if (!units_ascend(queue.call)) mark_ranges(queue, segments);
     CodedRows rows;

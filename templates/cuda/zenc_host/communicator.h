@@ -57,21 +57,21 @@ public:
 
     ncclComm_t communicator() const { return nccl_; }
 
-    // From here on what the caller does may block, for `deadline` microseconds.
+    // Begins to watch: what the caller does next may block for `deadline` microseconds.
     void arm(i64 deadline) {
         const std::lock_guard lock(mutex_);
         end_ = nanoseconds_now() + 1000 * deadline;
     }
 
-    // Whether it has not been too late: else the communicator is aborted.
+    // Ends the watch. Returns whether it ended in time: else the communicator is aborted.
     bool disarm() {
         const std::lock_guard lock(mutex_);
         end_ = NEVER;
         return !given_up_;
     }
 
-    // Ends the communicator, and waits for that up to `patience` microseconds; it goes on without that. The
-    // watchdog is not the caller's any more.
+    // Ends the communicator, and waits for that up to `patience` microseconds; then it ends without being
+    // waited for. The caller must not use the watchdog any more.
     void finish(Ending how, i64 patience) {
         std::unique_lock lock(mutex_);
         ending_ = how;
@@ -149,14 +149,14 @@ public:
     void clear() { peers_.clear(); }
     bool empty() const { return peers_.empty(); }
 
-    // The one that there is, or -1.
+    // The peer, if it is only one; else -1.
     i64 only() const {
         const bool one = !peers_.empty() && std::count(peers_.begin(), peers_.end(), peers_[0]) ==
                                                 static_cast<i64>(peers_.size());
         return one ? peers_[0] : -1;
     }
 
-    // For those who wait in vain: ", which awaits ranks 1, 3, 8 to 63"; nothing where there is none.
+    // Text for an error message: ", which awaits ranks 1, 3, 8 to 63"; empty without peers.
     std::string text() const {
         constexpr u64 LONGEST = 200, RUN = 4;
         std::vector<i64> ranks = peers_;
@@ -181,7 +181,7 @@ private:
     std::vector<i64> peers_;  // several times those of several messages
 };
 
-// Graphs that hold calls of a group, until one is destroyed, on any thread, or the group ends.
+// Graphs that hold calls of a group. Each is destroyed by its owner, on any thread, or when the group ends.
 class Graphs {
 public:
     void add(CUgraphExec graph) {
@@ -189,7 +189,7 @@ public:
         held_.insert(graph);
     }
 
-    // A graph that runs is freed when it ends.
+    // Destroys a graph. CUDA frees one that runs when it ends.
     void destroy(CUgraphExec graph) {
         const std::lock_guard<std::mutex> guard(mutex_);
         if (held_.erase(graph) != 0) api.cuGraphExecDestroy(graph);
@@ -264,9 +264,9 @@ inline void close(Communicator* group) {
     delete group;
 }
 
-// Waits until the device has passed the event of `what`, as "step 3 of" a call, which awaits messages of
-// peers; or fails. What NCCL has given up is passed as well: so its error is asked for after the event. Where
-// there is a `bell` the device rings it before the event, and the driver is seldom asked.
+// Waits until the device has passed the event of `what`, as in "step 3 of" a call, which awaits messages of
+// peers; or fails. The device passes the event also when NCCL has given up, so NCCL's error is asked for
+// afterwards. If there is a `bell`, the device rings it before the event, and the driver is seldom asked.
 inline void await(Call& call, Communicator& group, const std::string& what, const Awaited& awaited,
                   const u64* bell = nullptr) {
     Backoff patience(call.deadline);
@@ -293,7 +293,7 @@ inline void await(Call& call, Communicator& group, const std::string& what, cons
 
 extern "C" {
 
-// A new name for a group, which one rank makes and all others are told: 128 bytes. Returns 1, or 0 with the
+// Makes a name for a group, 128 bytes, which one rank makes and all others are told. Returns 1, or 0 with the
 // reason in `error`.
 ZENC_EXPORT i64 zenc_unique_id(u8* id, char* error, u64 size) {
     ncclUniqueId made;
@@ -323,12 +323,12 @@ ZENC_EXPORT void* zenc_open_communicator(const u8* id, i64 ranks, i64 rank, i64 
     return nullptr;
 }
 
-// Ends what is under way, also what a graph replays. The group can't be used again.
+// Ends all that is under way, replays of graphs among it. The group can't be used again.
 ZENC_EXPORT void zenc_abort_communicator(void* communicator) {
     abort(*static_cast<Communicator*>(communicator));
 }
 
-// No call may be under way, on the host or on its stream.
+// Closes a communicator. No call may be under way, on the host or on its stream.
 ZENC_EXPORT void zenc_close_communicator(void* communicator) {
     const BesideCaptures beside;
     close(static_cast<Communicator*>(communicator));

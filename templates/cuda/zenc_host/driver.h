@@ -43,8 +43,9 @@ struct ncclUniqueId {
     char internal[NCCL_ID_BYTES];
 };
 
-// As far as NCCL 2.18 has it: NCCL takes shorter ones, by `size`, and gives what came after `version` its
-// default. A field of 2.25 lies in what is padding here, so that neither may say more than there is.
+// ncclConfig_t as NCCL 2.18 has it: later versions take shorter structures, told by `size`, and give fields
+// that came after `version` their defaults. A field of 2.25 lies in what is padding here, so neither size nor
+// version may say more than there is.
 struct ncclConfig_t {
     unsigned long size = sizeof(ncclConfig_t);
     unsigned magic = 0xcafebeef;
@@ -123,7 +124,7 @@ constexpr int ncclMax = 2;  // an operation of ncclAllReduce
 
 #define ZENC_MEMBER(Result, name, parameters) Result(*name) parameters = nullptr;
 
-// The bound functions, by their own names.
+// The functions of the driver and of NCCL, bound by name.
 struct Api {
     ZENC_CUDA_CALLS(ZENC_MEMBER)
     ZENC_NCCL_CALLS(ZENC_MEMBER)
@@ -140,10 +141,9 @@ inline const char* name_of(CUresult error, const Api& from = api) {
     return name != nullptr ? name : "an unknown error";
 }
 
-// As long as one lives this thread may do what CUDA calls unsafe while streams are captured: allocate, ask
-// for events. None of it is meant for a graph. Without this it would end a capture in mode `global`,
-// PyTorch's default, on whatever thread that is (cuThreadExchangeStreamCaptureMode in the manual of the
-// driver).
+// While one is alive, its thread may do what CUDA calls unsafe while streams are captured, such as allocate
+// memory or query events; none of it is meant for a graph. Without it, such a call would end any thread's
+// capture in mode `global`, PyTorch's default (cuThreadExchangeStreamCaptureMode in the driver's manual).
 class BesideCaptures {
 public:
     BesideCaptures() { exchange(); }
@@ -167,7 +167,7 @@ inline bool ok(const Call& call) {
     return call.outcome == DONE;
 }
 
-// Where the text of a failure goes: `size` bytes at `text`, cut off if they do not suffice.
+// The place for the text of a failure: `size` bytes at `text`; longer texts are cut off.
 struct ErrorText {
     char* text;
     u64 size;
@@ -184,7 +184,7 @@ inline bool refuse(ErrorText error, const char* format, Words... words) {
     return false;
 }
 
-// Keeps the first failure of a call; all that comes after it does nothing.
+// Keeps the first failure of a call; whatever comes after it does nothing.
 template <class... Words>
 inline void fail(Call& call, Outcome outcome, i64 peer, const char* format, Words... words) {
     if (!ok(call)) return;
@@ -241,7 +241,7 @@ inline i64 nanoseconds_now() {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-// Asks again and again: at once for some time, since most waits are short, then with pauses.
+// Polls with patience: without pauses at first, since most waits are short, then with pauses.
 class Backoff {
 public:
     explicit Backoff(i64 microseconds) : start_(nanoseconds_now()), end_(start_ + microseconds * 1000) {}
@@ -259,7 +259,7 @@ public:
         return true;
     }
 
-    // Whether it is time to ask somebody of whom each answer costs something.
+    // Whether it is time for a question whose answer is costly.
     bool asks() {
         const i64 now = nanoseconds_now();
         if (now - asked_ < SELDOM) return false;
@@ -277,8 +277,7 @@ private:
     i64 asked_ = start_;
 };
 
-// Waits for all that is on a stream, up to `deadline` microseconds: CUDA_ERROR_NOT_READY if that did not
-// suffice.
+// Waits for all that is on a stream, up to `deadline` microseconds; returns CUDA_ERROR_NOT_READY after that.
 inline CUresult drain(CUstream stream, i64 deadline) {
     Backoff patience(deadline);
     CUevent event = nullptr;

@@ -7,9 +7,9 @@
 
 namespace zenc {
 
-// What is done to make `result` of others: bitmap and ranks by MERGE, FILL or SPARSIFY; then the values, by
-// MERGE or SPREAD. PLACE makes those of all own segments, and LAY_OUT has them already. Those from ENCODE on
-// take over all that there is of one segment, which nothing else uses.
+// The kind of work that makes `result` from others: bitmap and ranks by MERGE, FILL or SPARSIFY; then the
+// values, by MERGE or SPREAD. PLACE makes the values of all own segments, and LAY_OUT finds them made. Kinds
+// from ENCODE on take over everything from one segment, which nothing else uses.
 enum class Work {
     PLACE,
     MERGE,     // the sum of segments of one part, added in this order
@@ -22,7 +22,7 @@ enum class Work {
     CHOOSE,  // the same full segment with +0 for all but what a selection takes
 };
 
-// `marked`: what nobody has is -0, and zeros that are there +0.
+// A job. `marked`: units that nobody has are -0, and zeros that somebody has are +0.
 struct Job {
     Work work;
     Held* result;
@@ -34,7 +34,7 @@ struct Job {
 
 using Jobs = std::vector<Job>;
 
-// Segments of some jobs, as launchers take them.
+// The segments of jobs, as launchers take them.
 inline Made made_by(const Jobs& jobs) {
     Made of;
     for (const Job& job : jobs) {
@@ -61,38 +61,38 @@ public:
     SegmentJobs(Queue& queue, Communicator& group, Capacity& capacity, Pack& pack)
         : queue_(queue), group_(group), capacity_(capacity), pack_(pack) {}
 
-    // A segment of this rank's own gradient, which is marked already.
+    // Asks for the values of a segment of this rank's own gradient, which is marked already.
     void own(Held* held) {
         if (!held->counted) uncounted_.push_back(held);
         marked_.push_back({Work::PLACE, held, {}});
     }
 
-    // Anything but own segments.
+    // Asks for any work but PLACE.
     void ask(Work work, Held* result, Several from, bool marked = false) {
         for (Held* held : from) held->read = true;
         asked_.push_back({work, result, std::move(from), marked});
     }
 
-    // The sum of segments for a result that is marked, and whose count is known.
+    // Asks for the sum of segments, for a result that is marked and whose count is known.
     void sum(Held* result, Several from) {
         for (Held* held : from) held->read = true;
         marked_.push_back({Work::MERGE, result, std::move(from)});
     }
 
-    // Values of the tensor are read as they are from here on.
+    // Clears signs of zeros in the tensor, whose values are read as they are from here on.
     void clear_signs() { pack_.clear_signs(); }
 
-    // Something that the next crossing looks at.
+    // Has the next crossing look at a word.
     void watch(const Watched& word) { watched_.push_back(word); }
 
-    // What the next crossing would look at, if there were one.
+    // The words that the next crossing would look at, if there were one.
     std::vector<Expected> watched() const {
         std::vector<Expected> found;
         for (const Watched& each : watched_) found.push_back({each.word, each.right});
         return found;
     }
 
-    // Bitmaps and ranks of all that was asked for.
+    // Makes bitmaps and ranks of all that was asked for.
     void mark(i64 step) {
         in_batches(asked_, needs_no_other, [&](Jobs& batch) {
             if (needs_values(batch)) make_values(step);
@@ -100,14 +100,14 @@ public:
         });
     }
 
-    // Values of all that is marked. The device is asked for counts that the host does not know yet.
+    // Makes the values of all that is marked. The device is asked for counts that the host does not know yet.
     void make_values(i64 step) {
         if (!uncounted_.empty()) cross(step, {}, {});
         const auto ready = [](const Jobs&, const Job& job) { return has_values(job); };
         in_batches(marked_, ready, [&](Jobs& batch) { follow(batch, step); });
     }
 
-    // Others own the parts of these segments, which were packed.
+    // Refuses units in packed segments whose parts other ranks own.
     void demand_nothing_of(const Several& which) {
         for (const Held* held : which)
             if (held->counted && held->at.count != 0 && queue_.ok())
@@ -116,7 +116,7 @@ public:
                      held->at.count, held->at.part);
     }
 
-    // Exchanges controls, and learns all counts, and what else is wanted.
+    // Exchanges controls, and learns all counts, and whatever else is wanted.
     void cross(i64 step, const Messages& sends, const Messages& receives, const Wanted& wanted = {}) {
         HostSync(queue_, group_, sends, receives).run(step, uncounted_, watched_, wanted);
         uncounted_.clear();
@@ -124,8 +124,8 @@ public:
     }
 
 private:
-    // work(batch) for jobs of one kind that can be done in one launch, all in their order: `goes_with` says
-    // whether one can be done with those before it.
+    // Calls work(batch) for jobs of one kind that one launch can do, in their order: `goes_with` says whether
+    // a job fits with those before it.
     template <class GoesWith, class DoWork>
     void in_batches(Jobs& jobs, GoesWith goes_with, DoWork work) {
         Jobs left;
@@ -140,8 +140,8 @@ private:
         }
     }
 
-    // Whether its result has all slots, and is made without marks: a segment filled up, a sum of ranges, and
-    // single values in the slots of a range.
+    // Whether a job's result has all slots, and is made without marks: a segment filled up, a sum of ranges,
+    // or single values in the slots of a range.
     bool makes_range(const Job& job) const {
         if (!job.result->full) return false;
         if (job.work == Work::MERGE) return all_ranges(job.from);
@@ -163,8 +163,8 @@ private:
         return std::all_of(job.from.begin(), job.from.end(), [](const Held* held) { return held->valued; });
     }
 
-    // Whether the values of a sum are made with its bitmap: of narrow rows, unless they lie in a result,
-    // which is made when it is counted.
+    // Whether the values of a sum are made together with its bitmap: those of narrow rows are, unless they
+    // lie in a result, which is made once it is counted.
     bool is_summed_at_once(const Job& job) const {
         return job.work == Work::MERGE && queue_.row_bytes < WIDE_ROW && !job.result->is_result &&
                !makes_range(job);
@@ -176,7 +176,7 @@ private:
         return false;
     }
 
-    // Returns those that are summed at once.
+    // Makes room for sums, and returns the results that are summed at once.
     Several make_room_for_sums(const Jobs& batch) {
         Several summed;
         for (const Job& job : batch) {
@@ -217,7 +217,8 @@ private:
         for (const Job& job : batch) settle(job);
     }
 
-    // The count of a result is known if it has all slots; else it will cross, unless room was made for it.
+    // Settles how the count of a result becomes known: it is known if the result has all slots, or if room
+    // was made for it; else it crosses.
     void settle(const Job& job) {
         Held* const result = job.result;
         bool full = job.work == Work::FILL && result->at.format == FORMAT_DENSE;
@@ -282,14 +283,14 @@ private:
         }
     }
 
-    // What a code makes of values that stay where they are gets room of its own, if anything is made.
+    // Gives a result room of its own for what a code makes of values that stay, if it makes any.
     void take_apart(Held& held) {
         held.taken = held.at.values;
         held.lent = !is_meant(held);
         if (!held.lent) make_meanings(queue_, {&held});
     }
 
-    // What a selection changes becomes its own.
+    // Copies values that a selection is going to change.
     void copy_values(Held& held) {
         const void* const tensor = held.at.values;
         make_meanings(queue_, {&held});
@@ -297,7 +298,7 @@ private:
         held.lent = false;
     }
 
-    // In capacity mode nothing is left of results for which there is no room.
+    // Has capacity mode check the room of results, which all become empty where one has too little.
     void admit(Work work, const Several& results) {
         Segments roomy;
         for (const Held* held : results)
@@ -309,8 +310,8 @@ private:
             capacity_.admit(roomy);
     }
 
-    // Whether values are where they belong: sums, and own ones for which there was room when they were
-    // packed. What there is of others is not used.
+    // Whether values are where they belong: sums are, and so are own values for which there was room when
+    // they were packed. Values of other kinds are made anew.
     bool are_there(Work work, const Several& results) {
         if (work != Work::PLACE) return work == Work::LAY_OUT;
         bool all = true;
@@ -352,7 +353,7 @@ private:
         if (batch[0].marked) mark_absent(queue_, of.from, of.to);
     }
 
-    // What nobody has seen of results is that in `from`.
+    // Spreads values. Complete results have the magnitudes of their sources, and are seen there.
     void spread_values(const Jobs& batch, const Made& of) {
         Several sources;
         for (const Job& job : batch) {
@@ -363,7 +364,7 @@ private:
         spread(queue_, of.from, of.to);
     }
 
-    // Values are going to be read that may be there as bytes, or in the tensor.
+    // Prepares values for reading that may be there as bytes, or in the tensor.
     void read_values(const Several& which) {
         decode_now(queue_, which);
         for (const Held* held : which)
@@ -382,8 +383,7 @@ private:
         for (Held* held : from) held->clears = false;
     }
 
-    // A dense result has a row for every slot: of one that no piece has, the sum of nothing. The count stays
-    // that of the sum.
+    // Gives a dense result all slots, +0 where no piece has one. Its count stays that of the sum.
     void occupy_all(Held& result) {
         result.at.format = FORMAT_DENSE;
         zenc::fill(queue_, {result.at}, {result.at});

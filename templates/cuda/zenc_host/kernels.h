@@ -13,9 +13,10 @@ namespace zenc {
 
 enum class Typed { NO, YES, BY_BITS };
 
-// A kernel by its name. A typed one is a family of DTYPES kernels: name_f32, name_f64 ..., or by the bits of
-// values: name_16, name_32, name_64; the call's dtype chooses. It `ends` by an epilogue of that and what
-// comes behind it. Each is one static object: `static const Kernel MERGE("zenc_merge", Typed::BY_BITS);`
+// A kernel by its name. A typed one is a family of DTYPES kernels, name_f32, name_f64 ..., or by the bits of
+// values name_16, name_32, name_64; the call's dtype chooses one. If it `ends` in an epilogue, that and later
+// ones can follow. Each kernel is one static object: `static const Kernel MERGE("zenc_merge",
+// Typed::BY_BITS);`
 class Kernel {
 public:
     explicit Kernel(const char* name, Typed typed = Typed::NO, Ending ends = Ending::NONE)
@@ -25,7 +26,7 @@ public:
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;
 
-    // Of this library: hidden, or other libraries in the process would have the same.
+    // All kernels of this library: hidden, or other libraries in the process would share the list.
     __attribute__((visibility("hidden"))) static std::vector<const Kernel*>& all() {
         static std::vector<const Kernel*> kernels;
         return kernels;
@@ -47,19 +48,19 @@ inline i64 number_of(const std::vector<Entry>& table) {
     return static_cast<i64>(table.size());
 }
 
-// At most so many blocks of THREADS threads for n threads, 1 at least.
+// Blocks of THREADS threads for n threads: at least 1, at most `most`.
 inline u64 blocks_up_to(u64 most, u64 n) {
     return std::clamp<u64>(ceil_divide(n, THREADS), 1, most);
 }
 
-// Rows of a grid for n segments; kernels stride over those beyond.
+// Rows of a grid for n segments; if there are fewer rows, kernels stride.
 inline u64 rows_for(u64 n) {
     return std::min<u64>(n, 65535);
 }
 
 constexpr u64 MOST_ARGUMENTS = 16, MOST_WORDS = 64;  // of a launch
 
-// A launch with its arguments, which are words or structures of words, and tables. Without a function: none.
+// A launch with its tables, and its arguments, words or structures of words; none without a function.
 struct Launch {
     CUfunction function = nullptr;
     const char* name = nullptr;
@@ -90,7 +91,7 @@ struct Launch {
         words += sizeof argument / 8;
     }
 
-    // Where a table is among those that are there already; 0: nowhere.
+    // The offset of an equal table among those that are there already; 0 if there is none.
     template <class Entry>
     u64 offset_of(const std::vector<Entry>& table) const {
         const u64 n = words_of_table(table);
@@ -99,7 +100,7 @@ struct Launch {
         return 0;
     }
 
-    // The offset of n more entries, which have room.
+    // Adds n entries, for which there is room, and returns their offset.
     template <class Entry>
     u64 place(const Entry* table, u64 n) {
         if (n != 0) std::memcpy(tables.words + used, table, n * sizeof(Entry));
@@ -112,7 +113,7 @@ struct Launch {
 // Compiles and adds the module that has a kernel of this name: 1, or 0 if it can't.
 using Fetch = i64 (*)(void* user, const char* name);
 
-// The functions of some modules in one context; null for what none of them has.
+// The functions of modules in one context; null for functions that none of the modules has.
 struct Kernels {
     CUcontext context = nullptr;
     std::vector<CUmodule> modules;
@@ -120,8 +121,8 @@ struct Kernels {
     Fetch fetch = nullptr;
     bool has_tables = false;  // they read those of a partition
 
-    // Of the modules that there are, or of one that is fetched by the thread of this call; null if there is
-    // none.
+    // Returns a kernel's function, from the modules that are loaded, or from one that this call's thread
+    // fetches; null if there is none.
     CUfunction of(const Kernel& kernel, i64 dtype) {
         const i64 which = kernel.typed != Typed::NO ? dtype : 0;
         CUfunction& function = functions[kernel.number][static_cast<u64>(which)];
@@ -150,7 +151,7 @@ private:
         return name;
     }
 
-    // Those of a kernel in the newest module.
+    // Finds the functions of a kernel in the newest module.
     void find(const Kernel& kernel) {
         for (i64 dtype = 0; dtype < (kernel.typed == Typed::NO ? 1 : DTYPES); ++dtype) {
             CUfunction found = nullptr;
@@ -163,9 +164,9 @@ private:
 
 extern "C" {
 
-// Loads a compiled module (a cubin) into the current context. A kernel that a call misses is fetched, where
-// `fetch` is not null, which gets what this returns: what a Call takes as `kernels`; or null with the reason
-// in `error`. They read the tables of a partition if there are `tables`.
+// Loads a compiled module (a cubin) into the current context. Unless `fetch` is null, it is called with what
+// this returns to add a kernel that a call misses. With `tables`, kernels read the tables of a partition.
+// Returns what a Call takes as `kernels`, or null with the reason in `error`.
 ZENC_EXPORT void* zenc_load_kernels(const void* image, Fetch fetch, i64 tables, char* error, u64 size) {
     const BesideCaptures beside;
     auto* const kernels = new Kernels;
@@ -186,7 +187,7 @@ ZENC_EXPORT i64 zenc_add_kernels(void* kernels, const void* image, char* error, 
     return static_cast<Kernels*>(kernels)->add(image, {error, size});
 }
 
-// No call may be under way.
+// Unloads kernels. No call may be under way.
 ZENC_EXPORT void zenc_unload_kernels(void* kernels) {
     const BesideCaptures beside;
     auto* const loaded = static_cast<Kernels*>(kernels);

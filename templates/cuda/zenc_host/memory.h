@@ -7,7 +7,7 @@
 
 namespace zenc {
 
-// Device memory.
+// A range of device memory.
 struct Room {
     u8* at = nullptr;
     u64 bytes = 0;
@@ -15,15 +15,14 @@ struct Room {
     bool has(const Room& other) const { return at <= other.at && other.at + other.bytes <= at + bytes; }
 };
 
-// Device memory that a call has no more use for. All of it is used on one stream: what takes it comes after
-// what left it.
+// Device memory that a call no longer needs. All of it is used on one stream, by one owner after another.
 class Spare {
 public:
-    // Here begins what was allocated as one: it is not joined with what lies in front of it, since copies do
-    // not cross such a border.
+    // Marks the beginning of an allocation: memory in front of it is not joined with it, since copies do not
+    // cross such a border.
     void begin(u8* at) { borders_.push_back(at); }
 
-    // Rooms that touch become one.
+    // Adds a room, joined with those that it touches.
     void give(Room room) {
         if (room.bytes == 0) return;
         for (u64 i = 0; i < rooms_.size();) {
@@ -39,8 +38,8 @@ public:
         rooms_.push_back(room);
     }
 
-    // The end of the smallest room that has space for some bytes, at a multiple of `alignment`; null if there
-    // is none. The rest stays.
+    // Takes bytes from the end of the smallest room that has space for them, at a multiple of `alignment`;
+    // null if there is none. The rest stays.
     u8* take(u64 bytes, u64 alignment) {
         u64 best = rooms_.size();
         for (u64 i = 0; i < rooms_.size(); ++i)
@@ -78,7 +77,7 @@ private:
     std::vector<const u8*> borders_;
 };
 
-// Pinned memory. It belongs to a communicator: calls use it one after another.
+// Pinned memory of a communicator, which its calls use one after another.
 class Staging {
 public:
     Staging() = default;
@@ -89,14 +88,14 @@ public:
         for (const Chunk& chunk : chunks_) api.cuMemFreeHost(chunk.memory);
     }
 
-    // Takes some memory before there are calls. To ask for pinned memory may wait for all that runs on the
-    // device, and so, in a call, for messages of other groups that wait for this rank.
+    // Takes memory before there are calls: to ask for pinned memory in a call may wait for everything on the
+    // device, and so for messages of other groups that wait for this rank.
     CUresult prepare() { return add(STAGING_BYTES); }
 
     // Makes memory free again. The device must have passed what was copied from it.
     void reset() { go_to(kept_); }
 
-    // Keeps what was taken as it is, for good: a captured call reads it with every replay.
+    // Keeps what was taken for good: a captured call reads it with every replay.
     void keep() {
         if (used_ != 0) kept_ = chunk_ + 1;
         reset();
@@ -109,7 +108,7 @@ public:
         return false;
     }
 
-    // Room for some bytes until the next reset, aligned to 16; null after a failure.
+    // Takes bytes until the next reset, aligned to 16; null after a failure.
     void* take(Call& call, u64 bytes) {
         bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         for (; chunk_ < chunks_.size(); go_to(chunk_ + 1)) {

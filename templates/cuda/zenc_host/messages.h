@@ -20,7 +20,7 @@ struct Message {
 
 using Messages = std::vector<Message>;
 
-// Those of one message after another.
+// The segments of all messages, in order.
 inline Several segments_in(const Messages& messages) {
     Several found;
     for (const Message& each : messages)
@@ -28,8 +28,8 @@ inline Several segments_in(const Messages& messages) {
     return found;
 }
 
-// Has NCCL begin with something, `what`, whose peers are among those that are awaited now: `post` gets the
-// communicator and the stream. It may block, to connect ranks.
+// Has NCCL begin `what`, whose peers are among the awaited ones by now: `post` gets the communicator and the
+// stream. It may block, to connect ranks.
 template <class Post>
 inline void begin(Queue& queue, Communicator& group, const char* what, const Post& post) {
     const CUstream stream = queue.stream();
@@ -48,7 +48,7 @@ inline void begin(Queue& queue, Communicator& group, const char* what, const Pos
              api.ncclGetErrorString(result));
 }
 
-// words [n] on the device become the greatest of all ranks, each by itself.
+// Replaces each of words [n] on the device by the greatest of all ranks.
 inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n) {
     for (i64 rank = 0; rank < group.size; ++rank)
         if (rank != group.rank) queue.awaited.add(rank);
@@ -57,8 +57,8 @@ inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n)
     });
 }
 
-// The messages of one NCCL group: bytes, to and from several ranks. Messages to one rank stay in their order.
-// Both ranks know which are empty, and these are none.
+// The messages of one NCCL group: bytes, to and from several ranks. Messages to one rank keep their order.
+// Empty ones are not sent: both ranks know which these are.
 class Exchange {
 public:
     Exchange(Queue& queue, Communicator& group) : queue_(queue), group_(group) {}
@@ -67,7 +67,7 @@ public:
 
     void receive(i64 peer, void* to, u64 bytes) { add({peer, nullptr, to, bytes}); }
 
-    // Puts them on the queue.
+    // Puts the messages on the queue.
     void run() {
         if (transfers_.empty()) return;
         for (const Transfer& transfer : transfers_) queue_.awaited.add(transfer.peer);
@@ -81,7 +81,7 @@ public:
     }
 
 private:
-    // `from` is null of one that is received.
+    // A message; `from` is null if it is received.
     struct Transfer {
         i64 peer;
         const void* from;
@@ -104,7 +104,8 @@ private:
     std::vector<Transfer> transfers_;
 };
 
-// Sends `rows`, as many words of each message as `words` says, as they are gathered. Returns those that come.
+// Sends `rows`, which hold as many words for each message as `words` says, and which are gathered first.
+// Returns the words that come.
 template <class WordsOf>
 inline const u64* exchange_words(Queue& queue, Communicator& group, Wanted rows, const Messages& sends,
                                  const Messages& receives, const WordsOf& words) {
@@ -129,7 +130,7 @@ inline const u64* exchange_words(Queue& queue, Communicator& group, Wanted rows,
     return in;
 }
 
-// A word on the device that is `right` unless something is wrong.
+// A word on the device that is `right` unless something has gone wrong.
 struct Watched {
     const u64* word;
     u64 right;
@@ -145,8 +146,8 @@ public:
         for (const Message& message : receives) in_bytes_ += message.control();
     }
 
-    // Ends with the counts of `uncounted` and of all that is received, and nothing wrong in `watched`; or
-    // with a failure. What is wanted is there in either case, unless the device has failed.
+    // Learns the counts of `uncounted` and of all that is received, and sees that nothing is wrong in
+    // `watched`; else the call has failed. Wanted numbers come in either case, unless the device has failed.
     void run(i64 step, const Several& uncounted, const std::vector<Watched>& watched, const Wanted& wanted) {
         Wanted own;
         std::vector<u64> seen(watched.size());
@@ -175,7 +176,7 @@ private:
         return {CONTROL_MAGIC, sender, message.segments.size(), call.number, call.signature, units};
     }
 
-    // The controls that come, and what is wanted, are written to the host by the kernel that gathers them.
+    // Has the kernel that gathers controls and wanted numbers write them to the host.
     void land(const Wanted& own, u64* host) {
         const u64* const in = exchange_controls();
         Wanted rows;
@@ -187,7 +188,7 @@ private:
         if (queue_.ok()) check(queue_.call, api.cuEventRecord(group_.ready, stream), "cuEventRecord");
     }
 
-    // Returns the controls that come.
+    // Exchanges controls, and returns those that come.
     const u64* exchange_controls() {
         Wanted rows;
         for (const Message& message : sends_) write_control(message, rows);
@@ -195,7 +196,7 @@ private:
                               [](const Message& message) { return message.control() / 8; });
     }
 
-    // A header, and counts as far as they are known; the others are gathered.
+    // Writes a header, and the counts that are known; the others are gathered.
     void write_control(const Message& message, Wanted& rows) const {
         if (!message.announced) return;
         const ControlHeader made = header(static_cast<u64>(group_.rank), message);
@@ -263,8 +264,8 @@ private:
     u64 in_bytes_ = 0;
 };
 
-// The bytes of encoded values that depend on them: known when they are encoded, and then to their receivers.
-// Waits for those of all that is sent and received, whose counts are known.
+// Exchanges the sizes of encoded values that depend on the values: known once they are encoded, and then told
+// to their receivers. Waits for all that is sent and received, whose counts are known.
 inline void exchange_sizes(Queue& queue, Communicator& group, const Messages& sends, const Messages& receives,
                            i64 step, PhaseCount& counted) {
     const auto words = [](const Message& message) { return message.segments.size(); };

@@ -17,8 +17,8 @@ static const Kernel SPLIT_ROWS("zenc_split_rows");
 static const Kernel JOIN_UNITS("zenc_join_units");
 static const Kernel JOIN_DENSE("zenc_join_dense");
 
-// What ranks have agreed on: who owns the units that somebody holds. Calls whose units were announced share
-// it, and the device memory that it points to.
+// The agreement of ranks: who owns the units that somebody holds. Calls whose units were announced share it,
+// and the device memory that it points to.
 struct Agreed {
     Segments sets;  // of all ranks, where they came; with the owners all follows from them
     IndexSets known = {};
@@ -44,13 +44,13 @@ public:
 
     const Agreed& agreed() const { return of_; }
 
-    // Goes on from what an announce has ended with.
+    // Goes on from the agreement of an announce.
     void go_on_from(const Agreed& agreed) {
         of_ = agreed;
         theirs_ = queue_.allocate<u64>(of_.unheard.size());
     }
 
-    // From the sets of all ranks, which stay where they are. What `peers` have chosen is compared later on.
+    // Reaches an agreement from the sets of all ranks, which stay; `peers` compare theirs later on.
     void reach(i64 step, const Segments& sets, Numbers peers) {
         of_.sets = sets;
         make_room();
@@ -80,17 +80,17 @@ public:
         workshop_.watch({theirs_++, of_.mine, DIFFERENT_CALLS, peer, -1});
     }
 
-    // With bitmap and ranks if it is marked.
+    // The segment of a cut; it has bitmap and ranks if it is marked.
     const Segment& cut(i64 number) const { return of_.held[static_cast<u64>(number)].at; }
 
-    // The values of targets[part] = this rank's `rows` in its slots.
+    // targets[part].values = this rank's `rows` in its slots of the part.
     void split(const Segment& rows, const Segments& targets) {
         of_.sets[static_cast<u64>(group_.rank)].values = rows.values;
         queue_.launch(SPLIT_ROWS, of_.blocks, 1, of_.sets, of_.known, group_.rank, targets, queue_.row_bytes);
     }
 
-    // The complete parts become the result that the call asks for: a list of all units, ascending, or all of
-    // a dense tensor but for what is +0 already.
+    // Makes the result that the call asks for from complete parts: a list of all units, ascending, or a dense
+    // tensor, of which units that are +0 already are not written.
     void join(const Segments& parts) const {
         const Call& call = queue_.call;
         if (call.dense_out != nullptr)
@@ -101,14 +101,14 @@ public:
                           call.ids_out, call.values_out);
     }
 
-    // The bytes of an exchange of digests with one peer.
+    // The bytes of a digest, sent to each peer.
     static constexpr u64 DIGEST_BYTES = 8;
 
 private:
-    // On the device: units of a rank that the rank of a part owns.
+    // On the device: the number of units of a rank that the owner of a part owns.
     const u64* owned_of(i64 rank, i64 part) const { return counts_ + rank * group_.size + part; }
 
-    // Units that several ranks hold, at most.
+    // The greatest number of units that several ranks can hold.
     u64 most_of_several() const {
         u64 held = 0;
         for (const Segment& set : of_.sets) held += set.count;
@@ -116,7 +116,7 @@ private:
         return held / 2 < of_.sets[0].slots ? held / 2 : of_.sets[0].slots;
     }
 
-    // Grid and memory for tiles of all sets.
+    // Makes room for the tiles of all sets, and chooses the grid.
     void make_room() {
         const u64 ranks = of_.known.ranks = of_.sets.size(), units = of_.sets[0].slots;
         of_.known.words = words_of_tile(ranks, units, queue_.row_bytes);
@@ -163,7 +163,7 @@ private:
         workshop_.cross(step, {}, {}, wanted);
     }
 
-    // Bitmaps and ranks: the slots of each part that a rank holds.
+    // Makes bitmaps and ranks of cuts of one rank: the slots of a part that the rank holds.
     void mark_those_of_one() {
         Several marked;
         std::vector<u64> numbers(of_.known.ranks * of_.known.ranks, ~0ULL);
@@ -181,14 +181,15 @@ private:
         rank(queue_, targets);
     }
 
-    // No bitmap is made of masks any more, and there are so many owners.
+    // Releases masks, of which no bitmap is made any more, and the room for more owners than there are.
     void release_rest() {
         queue_.release(masks_, mask_bytes(of_.known.ranks) * room_);
         const u64 used = aligned(sizeof(u16) * several_), all = Queue::whole(sizeof(u16) * room_);
         if (used < all) queue_.release(Room{reinterpret_cast<u8*>(of_.known.owners) + used, all - used});
     }
 
-    // Only schedules that sum on the way have such cuts, and they cross to the host once more.
+    // Makes bitmaps and ranks of cuts of several ranks. Only schedules that sum on the way have such cuts,
+    // and their counts cross to the host once more.
     void mark_those_of_several(i64 step) {
         Several marked;
         for (u64 i = 0; i < cuts_.size(); ++i)
@@ -225,7 +226,7 @@ private:
 
 extern "C" {
 
-// No call may be under way that goes on from it.
+// Releases an agreement. No call that goes on from it may be under way.
 ZENC_EXPORT void zenc_release_agreed(void* agreed) {
     delete static_cast<Agreed*>(agreed);
 }

@@ -28,7 +28,7 @@ public:
                                             : ranked_together(words_of(queue.partition.part_slots.divisor))) {
     }
 
-    // The bitmap of all parts and its ranks; of what is packed in one pass, the memory for them.
+    // Makes the bitmap of all parts and its ranks; if they are packed in one pass, only the memory for them.
     void mark() {
         add_before();
         const u64 words = queue_.partition.parts * part_words_, ranks = ranks_bytes() / 8;
@@ -55,14 +55,13 @@ public:
         segment.ranks = ranks_ + segment.part * part_ranks();
     }
 
-    // The same; the bitmap becomes its own.
+    // Does so, and leaves the bitmap to the segment.
     void show(Held& held) const {
         show(held.at);
         held.bitmap = {reinterpret_cast<u8*>(held.at.bitmap), 8 * part_words_};
     }
 
-    // Of single values of a dense tensor: bitmaps, ranks, and as many values of all parts as there is room
-    // for.
+    // Packs single values of a dense tensor: bitmaps, ranks, and values as far as there is room for them.
     void pack_values(const Several& parts) {
         if (!is_one_pass()) return;
         Several ahead;
@@ -87,8 +86,8 @@ public:
                !capacity_.on() && !own.empty() && all_ranges(own);
     }
 
-    // The values of segments with all slots: where they lie in the tensor if they can be sent from there,
-    // else copies.
+    // Takes the values of segments with all slots: from where they lie in the tensor, if they can be sent
+    // from there, else as copies.
     void take_ranges(const Several& own) {
         clear_untaken();
         const Call& call = queue_.call;
@@ -110,7 +109,7 @@ public:
         copy_ranges(copied);
     }
 
-    // Has a code, or a sum, read a segment as it is meant while that is so.
+    // Has a code, or a sum, that reads a lent segment clear signs of zeros, if the tensor has some.
     void read_as_meant(Held& held) const {
         const Call& call = queue_.call;
         held.clears = held.lent && has_signs_;
@@ -128,7 +127,7 @@ public:
         has_signs_ = false;
     }
 
-    // The same in memory of their own. If it `marks` what is absent, zeros are -0.
+    // Copies the values of segments with all slots. If it `marks` absent units, zeros are -0.
     void copy_ranges(const Several& own, bool marks = false) {
         const Call& call = queue_.call;
         make_bodies(queue_, own, queue_.row_bytes);
@@ -139,8 +138,8 @@ public:
                       number_of(table), call.values, call.dtype, call.divisor, static_cast<i64>(marks));
     }
 
-    // Units that come are to be `announced` ones, each once where there are as many ids. Returns for how many
-    // rows there has to be room, whatever comes.
+    // Expects `announced` units, each once where there are as many ids. Returns the number of rows for which
+    // there has to be room, whatever comes.
     u64 expect(u64 announced) {
         const Call& call = queue_.call;
         const u64 units = static_cast<u64>(call.units), n = static_cast<u64>(call.n);
@@ -149,7 +148,7 @@ public:
         return most < announced ? announced : most;
     }
 
-    // Remembers how many values there are, for the next call.
+    // Remembers the number of values for the next call.
     void learn(const Several& parts) {
         if (!is_one_pass() || queue_.call.agreed != nullptr) return;
         u64& most = queue_.group.packed[about()] = 0;
@@ -160,7 +159,7 @@ public:
     // dense tensor.
     const u64* status() const { return status_; }
 
-    // Before values are placed in capacity mode: all of `parts` have room, or none has any rows.
+    // Has capacity mode check, before values are placed, that all of `parts` have room; else all are empty.
     void admit(Segments parts) {
         if (is_one_pass()) return capacity_.admit(parts);
         whole_.actual = queue_.allocate<u64>(1);
@@ -171,14 +170,14 @@ public:
         capacity_.admit(parts, ids);
     }
 
-    // The values of the segments of all parts, whose counts are known, or their room.
+    // Places the values of the segments of all parts, whose counts, or room, are known.
     void place(const Segments& parts) {
         place_all(parts);
         if (queue_.ok() && slots_ != nullptr) queue_.release(slots_, static_cast<u64>(queue_.call.n));
         slots_ = nullptr;
     }
 
-    // The ranks of no segment are used any more.
+    // Releases ranks, which no segment uses any more.
     void release_ranks() {
         if (ranks_ == nullptr) return;
         queue_.release(Room{reinterpret_cast<u8*>(ranks_), ranks_bytes()});
@@ -186,7 +185,7 @@ public:
     }
 
 private:
-    // What is to be added to the tensor.
+    // Adds `before` to the tensor.
     void add_before() {
         Call& call = queue_.call;
         const u64 values = static_cast<u64>(call.units * call.width);
@@ -199,7 +198,7 @@ private:
         call.before = nullptr;
     }
 
-    // Where more than bits is read the tensor is made whole.
+    // Makes a tensor whole for readers of more than the bits of what is taken.
     void clear_untaken() {
         Call& call = queue_.call;
         if (call.taken == nullptr) return;
@@ -246,7 +245,7 @@ private:
                       parts, slots_, call.n, call.values, call.dtype, call.divisor);
     }
 
-    // There are `most` rows, or fewer in capacity mode.
+    // Places rows that are sums of inputs: `most` rows, or fewer in capacity mode.
     void place_summed(const Segments& parts, u64 most) const {
         const Call& call = queue_.call;
         Grouping grouping(queue_, parts, slots_, most);
@@ -274,20 +273,21 @@ private:
         return queue_.call.ids == nullptr && queue_.call.width == 1 && queue_.call.tables == nullptr;
     }
 
-    // In front of the bitmap.
+    // The bytes of the ranks in front of the bitmap.
     u64 ranks_bytes() const { return aligned(8 * (queue_.partition.parts * part_ranks() + 1)); }
 
-    // From one part to the next, whose first rank is the last one here if all are ranked together.
+    // The distance of ranks from part to part. If all are ranked together, a part's last rank is the next's
+    // first.
     u64 part_ranks() const { return part_words_ / RANKED_WORDS + (is_one_pass() ? 1 : 0); }
 
-    // Values of a part that there is room for: somewhat more than the last time, or a share of its slots.
+    // The room for values of a part: somewhat more than the last time, or a share of its slots.
     u64 guess(u64 slots) const {
         const auto known = queue_.group.packed.find(about());
         const u64 last = known == queue_.group.packed.end() ? slots / 16 : known->second;
         return last + last / 4 + 64 < slots ? last + last / 4 + 64 : slots;
     }
 
-    // The same in all calls over tensors of one shape.
+    // A number that all calls over tensors of one shape share.
     u64 about() const { return queue_.call.signature ^ queue_.call.salt; }
 
     static constexpr u64 POPULAR_BLOCKS = 128;  // most gradients have few popular rows
@@ -307,13 +307,13 @@ private:
 
 extern "C" {
 
-// The 64-bit words of the tables, or OUT_OF_RANGE for more units than can be hashed.
+// Returns the 64-bit words of the tables, or OUT_OF_RANGE for more units than can be hashed.
 ZENC_EXPORT i64 zenc_table_words(i64 units, i64 parts) {
     if (static_cast<u64>(units) > MOST_HASHED_UNITS) return OUT_OF_RANGE;
     return static_cast<i64>(HashTables::words(static_cast<u64>(units), static_cast<u64>(parts)));
 }
 
-// They depend on h0 alone, which is the same for any number of further functions.
+// Builds tables. They depend on h0 alone, which is the same whatever the number of further functions.
 ZENC_EXPORT void zenc_build_tables(u64 seed, i64 units, i64 parts, u64* out) {
     const auto u = static_cast<u64>(units), p = static_cast<u64>(parts);
     HashTables(u, p, out).build(HashFunction(seed, 0), u, p);

@@ -47,7 +47,7 @@ inline Partition partition_of(const Call& call, u64 parts) {
 
 class Queue {
 public:
-    // Of a call whose units are cut in `parts`.
+    // A queue for a call whose units are cut in `parts`.
     Queue(Call& call, Communicator& group, i64 parts)
         : call(call),
           row_bytes(static_cast<u64>(call.width * DTYPE_BYTES[call.dtype])),
@@ -71,12 +71,12 @@ public:
     // Blocks of THREADS threads for n threads, 1 at least.
     static u64 blocks_for(u64 n) { return blocks_up_to(MOST_BLOCKS, n); }
 
-    // The same for blocks that take a tile of n at a time.
+    // Blocks for n things, of which a block takes a tile at a time.
     static u64 blocks_for_tiles(u64 n, u64 tile) { return blocks_for(ceil_divide(n, tile) * THREADS); }
 
-    // Launches blocks x rows blocks; row is the segment in a kernel that takes descriptors. Nothing for no
-    // rows. Arguments are words, structures of words, or tables of these (vectors), in the order of the
-    // kernel's parameters. Tables travel among the parameters, or are uploaded if they are long.
+    // Launches blocks x rows blocks, where a row has a segment in a kernel that takes descriptors; nothing
+    // for no rows. Arguments are words, structures of words, or tables of these (vectors), in the order of
+    // the kernel's parameters. Tables travel among the parameters, or are uploaded if they are long.
     template <class... Arguments>
     void launch(const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
         static_assert(sizeof...(Arguments) <= MOST_ARGUMENTS &&
@@ -92,15 +92,14 @@ public:
         if (kernel.ends == Ending::NONE) issue(into);
     }
 
-    // The same of a kernel that takes a table and its length first, with a row of blocks for each entry.
+    // Launches a kernel that takes a table and its length first, with a row of blocks for each entry.
     template <class Entry, class... Arguments>
     void launch_each(const Kernel& kernel, u64 blocks, const std::vector<Entry>& table,
                      const Arguments&... arguments) {
         launch(kernel, blocks, rows_for(table.size()), table, number_of(table), arguments...);
     }
 
-    // The epilogue of the last thing on the queue, to add `what`, for which there are `tables`; null if that
-    // can't be.
+    // Returns the epilogue of the last launch, to add `what`, which has `tables`; null if that can't be.
     template <class... Entries>
     Epilogue* epilogue(Ending what, const std::vector<Entries>&... tables) {
         const u64 words =
@@ -111,14 +110,14 @@ public:
         return &held_.epilogue;
     }
 
-    // A table of an epilogue.
+    // Places a table of an epilogue.
     template <class Entry>
     const Entry* at_end(const std::vector<Entry>& table) {
         const u64 there = held_.offset_of(table);
         return reinterpret_cast<const Entry*>(there != 0 ? there : held_.place(table.data(), table.size()));
     }
 
-    // Everything that was asked for is on it.
+    // The stream, with everything on it that was asked for.
     CUstream stream() {
         if (held_.function != nullptr) issue(stream_);
         return stream_;
@@ -132,7 +131,7 @@ public:
 
     void clear(void* memory, u64 bytes) { fill(memory, 0, bytes); }
 
-    // New memory of n values that are 0; little of it is cleared together, and none of it is released.
+    // New memory of n values that are 0. Small pieces are cleared together, and none is released.
     template <class T>
     T* allocate_cleared(u64 n) {
         const u64 bytes = whole(n * sizeof(T)), all = bytes < CLEARED ? CLEARED : bytes;
@@ -163,10 +162,10 @@ public:
                   "cuMemcpyDtoDAsync");
     }
 
-    // Uninitialised device memory, aligned to ALIGNMENT, or SMALL_ALIGNMENT if it is little, that lives
-    // until it is released, or the call's caller drops it. Null for no bytes and after a failure. It is what
-    // was released, or comes from the arena as long as that lasts; then small requests share what the caller
-    // is asked for, since asking may take the lock of an interpreter.
+    // Uninitialised device memory, aligned to ALIGNMENT, or to SMALL_ALIGNMENT if it is little, until it is
+    // released, or the caller drops it. Null for no bytes and after a failure. It was released before, or
+    // comes from the arena as long as that lasts; after that, small requests share what the caller is asked
+    // for, since asking may take the lock of an interpreter.
     void* allocate(u64 bytes) {
         if (u8* const released = reuse(whole(bytes))) return released;
         const u64 room = rounded(bytes);
@@ -188,11 +187,11 @@ public:
         return static_cast<T*>(allocate(n * sizeof(T)));
     }
 
-    // Memory of a size that is worth it that was released, or null.
+    // Returns released memory, for bytes that are worth a search, or null.
     u8* reuse(u64 bytes) { return bytes < LEAST_REUSED ? nullptr : spare_.take(bytes, ALIGNMENT); }
 
-    // From here on bitmaps alone take what is released of this memory: other requests would cut it in pieces,
-    // and bitmaps of all parts or units will be wanted again.
+    // Keeps this memory for bitmaps once it is released: other requests would cut it in pieces, and bitmaps
+    // of all parts or units will be wanted again.
     void keep_for_bitmaps(Room room) { kept_ = room; }
 
     u8* reuse_for_bitmap(u64 bytes) {
@@ -205,10 +204,10 @@ public:
         return released != nullptr ? reinterpret_cast<u64*>(released) : allocate<u64>(words);
     }
 
-    // What some bytes take of memory: to be released with them, so that what lies side by side becomes one.
+    // The memory that some bytes take, to be released with them: so neighbours can be joined.
     static u64 whole(u64 bytes) { return SHARES ? rounded(bytes) : bytes; }
 
-    // Nothing that is put on the queue from here on uses this memory, which came from here.
+    // Releases memory that came from here: nothing that is put on the queue from now on uses it.
     void release(Room room) {
         if (!ok() || room.bytes == 0) return;
 #ifdef __SANITIZE_ADDRESS__  // who uses it all the same shall notice
@@ -229,7 +228,7 @@ public:
         return ok() ? group.staging.take(call, bytes) : nullptr;
     }
 
-    // Memory that outlives the arena, for results: the address is one that `allocate` of the call gave.
+    // Memory for results, which outlives the arena: an address that the call's `allocate` gave.
     void* allocate_alone(u64 bytes) {
         if (bytes != 0) let_land();
         if (!ok() || bytes == 0) return nullptr;
@@ -276,15 +275,15 @@ private:
         return (bytes + grain - 1) / grain * grain;
     }
 
-    // To ask CUDA for memory may wait for all that runs on the device, without a deadline: so messages have
-    // to be there first. A captured call gets memory that it has.
+    // Waits for messages before CUDA is asked for memory, which may wait for all that runs on the device,
+    // without a deadline. A captured call gets memory that it has.
     void let_land() {
         if (!ok() || awaited.empty() || call.report != nullptr) return;
         wait_for("a request for memory", stream());
         awaited.clear();
     }
 
-    // Until the device has passed all that is on the stream, on behalf of `what`.
+    // Waits, on behalf of `what`, until the device has passed all that is on the stream.
     void wait_for(const char* what, CUstream on) {
         if (check(call, api.cuEventRecord(group.ready, on), "cuEventRecord"))
             await(call, group, std::string(what) + " in", awaited);
@@ -307,7 +306,7 @@ private:
 
     static constexpr u64 EPILOGUE_WORDS = sizeof(Epilogue) / 8;
 
-    // The next argument of the launch: of a table where it is.
+    // Passes the next argument of the launch; for a table, the place where it lies.
     template <class Argument>
     void pass(const Argument& argument) {
         held_.pass(argument);
@@ -350,7 +349,7 @@ private:
 
 using Segments = std::vector<Segment>;
 
-// The largest of what `of` says of segments, or rows.
+// The largest of(entry) in a table.
 template <class Entry, class Of>
 inline u64 most(const std::vector<Entry>& table, Of of) {
     u64 found = 0;
@@ -368,9 +367,9 @@ inline u64 blocks_for_rows(const Segments& segments, u64 row_bytes) {
         32 * most(segments, [&](const Segment& segment) { return warps_for_rows(segment, row_bytes); }));
 }
 
-// Whether the result of a dense tensor is made where that is: then rows that nobody has are +0 already, since
-// marking makes each -0 of them +0. Of a row in several pieces nobody knows in time whether anything is in
-// it, and beside what has bits there is anything.
+// Whether the result is made where the dense tensor is: then rows that nobody has are +0 already, since
+// marking turns each of their -0 into +0. A row in several pieces may hold something that marking finds too
+// late, and a tensor beside bits may hold anything.
 inline i64 keeps_absent(const Call& call) {
     return call.ids == nullptr && call.dense_out == call.values && call.taken == nullptr &&
            call.width * DTYPE_BYTES[call.dtype] <= static_cast<i64>(MARKED_BYTES);
@@ -378,7 +377,7 @@ inline i64 keeps_absent(const Call& call) {
 
 static const Kernel GATHER("zenc_gather");
 
-// Numbers on the device, where they go.
+// Numbers on the device, and their destinations.
 using Wanted = std::vector<Gathered>;
 
 inline Gathered literal(u64 word, u64* to = nullptr) {

@@ -7,7 +7,7 @@ extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call* call);
 
 namespace zenc {
 
-// A graph of one call, which awaits these peers.
+// A graph of one call, and the peers that it awaits.
 struct Replay {
     std::shared_ptr<Graphs> graphs;
     CUgraphExec graph;
@@ -21,8 +21,7 @@ inline bool is_captured_instead(Call& call) {
     return true;
 }
 
-// A graph of a call that has a report, on a stream of its own; null where there can't be one, or the call has
-// failed.
+// Captures a call that has a report, on a stream of its own; null if it failed, or there is no graph.
 inline CUgraphExec captured(Call& call, Communicator& group) {
     CUstream stream = nullptr;
     CUgraph graph = nullptr;
@@ -88,7 +87,7 @@ ZENC_EXPORT i64 zenc_replay(Call* call, const Replay* replay, void* tensor) {
     return call->outcome;
 }
 
-// The group may have ended.
+// Releases a replay. Its group may have ended.
 ZENC_EXPORT void zenc_release_replay(Replay* replay) {
     replay->graphs->destroy(replay->graph);
     delete replay;

@@ -10,7 +10,7 @@ namespace zenc {
 
 static const Kernel RANK("zenc_rank");
 
-// The ranks of every segment.
+// Makes the ranks of all segments.
 inline void rank(Queue& queue, const Segments& segments) {
     const u64 numbers = words_ranked(64 * most_words(segments));
     Epilogue* const end = 64 * numbers * segments.size() <= RANKED_BY_A_BLOCK
@@ -39,7 +39,7 @@ inline bool any_of(const Segments& segments, i64 format) {
     return false;
 }
 
-// The index of every segment, and zeros behind its values. Bitmap and ranks are there.
+// Writes the index of every segment, and zeros behind its values. Bitmaps and ranks exist.
 inline void encode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return;
     const auto words_of_index = [](const Segment& each) {
@@ -52,8 +52,8 @@ inline void encode(Queue& queue, const Segments& segments) {
     queue.launch_each(ENCODE_INDEX, blocks, segments, queue.row_bytes);
 }
 
-// The high words of every elias_fano index as a bitmap with room for ranks, which say where each tile of
-// slots begins; of other segments nothing.
+// Returns the high words of each elias_fano index as a bitmap with room for ranks, by which each tile of
+// slots finds its beginning; empty ones for other segments.
 inline Segments high_words(Queue& queue, const Segments& segments) {
     Segments found(segments.size(), Segment{});
     for (u64 i = 0; i < segments.size(); ++i) {
@@ -76,8 +76,8 @@ inline void mark_listed(Queue& queue, const Segments& segments, const Segments& 
     queue.launch_each(MARK_LISTED, Queue::blocks_for(words), segments, high, checks);
 }
 
-// Bitmap and ranks of every segment from its index. Returns a status for each, on the device: 0 if it is a
-// segment of its count; else it becomes empty. Small ones are decoded by a block each, in one launch.
+// Makes bitmap and ranks of every segment from its index. Returns a status for each, on the device: 0 if the
+// segment has its count; else it becomes empty. Small ones are decoded by a block each, in one launch.
 inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
     const u64 n = segments.size(), slots = 64 * most_words(segments), tiles = tiles_of_words(slots);
@@ -119,19 +119,19 @@ inline bool has_whole_halves(const Segment& segment) {
     return format >= FORMAT_BLOCK && format <= LAST_FORMAT && block_shift(format) >= 5;
 }
 
-// Targets, each made of some pieces in `from`, in their order.
+// Targets, each made of pieces in `from`, in their order.
 struct Made {
     Segments to, from;
     std::vector<Pieces> pieces;
 
-    // One more target; its pieces come behind those of the others.
+    // Adds a target, whose pieces come behind those of the others.
     void add(const Segment& target, u64 n) {
         to.push_back(target);
         pieces.push_back({from.size(), n});
     }
 };
 
-// The values of targets whose bitmap and ranks are there, as far as there is room for.
+// Sums the values of targets whose bitmap and ranks exist, as far as there is room.
 inline void sum_values(Queue& queue, const Made& of) {
     const u64 blocks = Queue::blocks_for_tiles(64 * most_words(of.to), 1024 * 8);
     const bool in_blocks = std::any_of(of.from.begin(), of.from.end(), has_whole_halves);
@@ -139,8 +139,7 @@ inline void sum_values(Queue& queue, const Made& of) {
     queue.launch_each(kernel, blocks, of.to, of.pieces, of.from, queue.call.dtype);
 }
 
-// Bitmap and ranks of targets, the unions of their pieces; and the sums of these where there is room for
-// some.
+// Makes bitmap and ranks of targets, unions of their pieces; and sums, where there is room for any.
 inline void sum(Queue& queue, const Made& of) {
     const u64 tiles = tiles_summed(64 * most_words(of.to), queue.row_bytes);
     u64* const work = queue.allocate_cleared<u64>((1 + tiles) * of.to.size());
@@ -158,26 +157,26 @@ inline void sum(Queue& queue, const Made& of) {
 
 static const Kernel SUM_RANGES("zenc_sum_ranges", Typed::BY_BITS);
 
-// The values of targets that have all slots, as their pieces have.
+// Sums the values of targets that have all slots, as their pieces have.
 inline void sum_ranges(Queue& queue, const Made& of) {
     const u64 slots = most(of.to, [](const Segment& segment) { return segment.slots; });
     queue.launch_each(SUM_RANGES, Queue::blocks_for(ceil_divide(slots * queue.partition.width, 4)), of.to,
                       of.pieces, of.from, queue.call.width, queue.call.dtype);
 }
 
-// The values of targets whose bitmap and ranks are there.
+// Sums the values of targets whose bitmap and ranks exist.
 inline void merge(Queue& queue, const Made& of) {
     if (has_lane_sums(queue.call)) return sum_values(queue, of);
     queue.launch_each(MERGE, blocks_for_rows(of.to, queue.row_bytes), of.to, of.pieces, of.from,
                       queue.call.width, queue.call.dtype);
 }
 
-// The bitmap of to[i] = from[i]'s with all slots that to[i].format fills up. Ranks of `from` are there.
+// to[i].bitmap = the slots of from[i], filled up for to[i].format. Ranks of `from` exist.
 inline void fill(Queue& queue, const Segments& from, const Segments& to) {
     queue.launch_each(FILL, Queue::blocks_for(most_words(to)), to, from);
 }
 
-// Bitmap and ranks of those that have all slots and were made without.
+// Makes bitmap and ranks of segments that have all slots and were made without.
 inline void mark_ranges(Queue& queue, const Several& which) {
     Several bare;
     for (Held* held : which)
@@ -191,13 +190,14 @@ inline void mark_ranges(Queue& queue, const Several& which) {
     rank(queue, at);
 }
 
-// The bitmap of to[i] = the slots of from[i] whose rows are not all zero, or of `marked` ones not all -0.
+// to[i].bitmap = the slots of from[i] whose rows are not all zero, or not all -0 where absent units are
+// `marked`.
 inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to, bool marked) {
     queue.launch_each(MARK_NONZERO, Queue::blocks_for(32 * most_words(to)), to, from, queue.call.width,
                       static_cast<i64>(marked));
 }
 
-// Zeros of to[i] become -0 in slots that from[i] has not, and +0 in others.
+// Turns zeros of to[i] into -0 in slots that from[i] lacks, and into +0 in others.
 inline void mark_absent(Queue& queue, const Segments& from, const Segments& to) {
     const u64 blocks = blocks_for_rows(to, queue.row_bytes);
     queue.launch_each(MARK_ABSENT, blocks, to, from, queue.call.width);
@@ -205,8 +205,8 @@ inline void mark_absent(Queue& queue, const Segments& from, const Segments& to) 
 
 static const Kernel SPREAD_VALUES("zenc_spread_values", Typed::BY_BITS);
 
-// The values of to[i] = those of from[i] in the slots that to[i] has, +0 where from[i] has none. Of single
-// values a `to` without a bitmap has all slots.
+// to[i].values = the values of from[i] in the slots that to[i] has, +0 where from[i] has none. With single
+// values, a `to` without a bitmap has all slots.
 inline void spread(Queue& queue, const Segments& from, const Segments& to) {
     if (queue.call.width == 1)
         return queue.launch_each(SPREAD_VALUES, Queue::blocks_for(most_words(to)), to, from);
@@ -219,8 +219,8 @@ static const Kernel EXPAND_DENSE("zenc_expand_dense", Typed::NO, Ending::GATHER)
 static const Kernel MARK_FOUND("zenc_mark_found", Typed::NO, Ending::RANK);
 static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER);
 
-// Every unit of call.dense_out, but those that it `keeps`, which are +0 already; nothing where `veto` is
-// there, and is not 0.
+// Writes every unit of call.dense_out; those that it `keeps` are +0 already. Nothing is written if `veto` is
+// neither null nor 0.
 inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, bool keeps) {
     const Call& call = queue.call;
     const u64 units = static_cast<u64>(call.units), bytes = queue.row_bytes;
@@ -234,7 +234,7 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, b
                  veto, static_cast<i64>(keeps), call.dense_out);
 }
 
-// call.dense_out, of parts that have all slots of ascending units.
+// Writes call.dense_out from parts that have all slots of ascending units.
 inline void expand_ranges(Queue& queue, const Segments& parts) {
     const u64 bytes = queue.row_bytes;
     for (const Segment& part : parts) {
@@ -243,7 +243,7 @@ inline void expand_ranges(Queue& queue, const Segments& parts) {
     }
 }
 
-// The units of all parts as one segment, marked and ranked. Ascending units have no need of it.
+// Returns the units of all parts as one segment, marked and ranked. Ascending units have no need of it.
 inline Segment find_units(Queue& queue, const Segments& parts) {
     Segment found = {};
     const Call& call = queue.call;
@@ -259,7 +259,7 @@ inline Segment find_units(Queue& queue, const Segments& parts) {
     return found;
 }
 
-// call.ids_out and call.values_out, of call.count_out units: those of all parts, or of `some`.
+// Writes call.ids_out and call.values_out, of call.count_out units: those of all parts, or of `some`.
 inline void expand_units(Queue& queue, const Segments& some) {
     const Call& call = queue.call;
     if (call.count_out == 0) return;
@@ -279,7 +279,7 @@ static const Kernel SCAN("zenc_scan");
 static const Kernel SORT_BY_DIGIT("zenc_sort_by_digit");
 static const Kernel ROW_STARTS("zenc_row_starts");
 
-// Inputs by their rows: see zenc_cuda/duplicates.h.
+// Inputs grouped by rows: zenc_cuda/duplicates.h.
 struct Grouped {
     u64* keys;     // [n], sorted
     u64 shift;     // bits of a position in a key
@@ -287,7 +287,7 @@ struct Grouped {
     u64* popular;  // the number of rows of more than MOST_INPUTS inputs, and they
 };
 
-// The inputs in `slots` [n], which have `distinct` rows, or fewer, in the segments of `parts`.
+// Groups the inputs in `slots` [n], which have `distinct` rows, or fewer, in the segments of `parts`.
 class Grouping {
 public:
     Grouping(Queue& queue, const Segments& parts, const i64* slots, u64 distinct)
@@ -305,7 +305,7 @@ public:
             group_many(parts, slots, ceil_divide(bits, DIGIT_BITS));
     }
 
-    // Nothing uses them any more.
+    // Releases the groups, which nothing uses any more.
     void release() {
         queue_.release(by_row.keys, n_);
         queue_.release(by_row.starts, distinct_ + 1);
@@ -314,7 +314,7 @@ public:
     Grouped by_row;
 
 private:
-    // Needs 8 more bytes a key, and a quarter of that for counts.
+    // Groups by sorting, with 8 more bytes a key, and a quarter of that for counts.
     void group_many(const Segments& parts, const i64* slots, u64 digits) {
         const u64 counted = digit_words(n_), work_words = scan_words(counted);
         u64* other = queue_.allocate<u64>(n_);

@@ -13,7 +13,7 @@ namespace zenc {
 constexpr i64 NOT_SENT = FORMAT_DENSE;  // values without an index
 constexpr i64 NOT_LAID_OUT = -1;        // values that have no place for an index in front of them
 
-// Numbers of segments, or of ranks, in memory of whoever names them.
+// Numbers of segments, or of ranks, in somebody else's memory.
 struct Numbers {
     const i64* first;
     u64 n;
@@ -30,7 +30,7 @@ struct NumberList {
     operator Numbers() const { return {items, n}; }
 };
 
-// Numbers for the statement that they are written in.
+// A list of numbers, for the statement that it is written in.
 template <class... T>
 constexpr NumberList<sizeof...(T)> list(T... numbers) {
     return {{static_cast<i64>(numbers)...}};
@@ -42,7 +42,7 @@ inline Numbers list() {
 
 class Sequence;
 
-// `play` plays its statements: those of a table, or itself in C++.
+// A program; `play` plays its statements, from a table or compiled.
 struct Program {
     TableHeader of;
     const SegmentSpec* segments;
@@ -53,18 +53,17 @@ struct Program {
     i64 number_of_words = 0;
 };
 
-// What loses something: the key of what is drawn, whether this rank keeps what is lost, and the place of a
-// selection.
+// A lossy step: the key of its draws, whether this rank keeps the losses, and the place of a selection.
 struct Losing {
     u64 key = 0;
     bool keeps = false;
     i64 place = 0;
 };
 
-// A segment's bitmap and ranks are there from the beginning (on the stream). Its count becomes known when it
-// has crossed to the host; its values are made after that, in a body of just the right size. In capacity mode
-// the count is the room, known from the beginning, and the actual count is the head of the body; segments
-// that surely have all slots are as ever.
+// A segment and what the host knows of it. Its bitmap and ranks exist from the beginning (on the stream). Its
+// count becomes known when it has crossed to the host; its values are made after that, in a body of just the
+// right size. In capacity mode the count is the room, known from the beginning, and the actual count is the
+// head of the body; segments that surely have all slots stay as they are otherwise.
 struct Held {
     Segment at = {};
     bool roomy = false;  // its body has a head
@@ -120,13 +119,12 @@ inline bool all_ranges(const Several& which) {
     return std::all_of(which.begin(), which.end(), [](const Held* held) { return is_range(*held); });
 }
 
-// Aligned for the widest loads.
+// The bytes, rounded up for the widest loads.
 inline u64 aligned(u64 bytes) {
     return (bytes + 15) / 16 * 16;
 }
 
-// Memory for the bytes that rooms ask for, aligned ones: what was released, and for all others one
-// allocation.
+// Gives rooms the bytes that they ask for: released memory, and one allocation for all others.
 inline void make_rooms(Queue& queue, const std::vector<Room*>& rooms, bool for_bitmaps = false) {
     u64 bytes = 0;
     for (Room* room : rooms) {
@@ -146,7 +144,7 @@ inline void make_rooms(Queue& queue, const std::vector<Room*>& rooms, bool for_b
     if (last != nullptr) last->bytes += Queue::whole(bytes) - bytes;
 }
 
-// Makes `room` of all segments, of as many bytes as `bytes_of` says; then `use` has what is in it.
+// Makes `room` in all segments, of bytes_of(segment) bytes; then calls `use` for what lies in it.
 template <class BytesOf, class Use>
 inline void make_rooms(Queue& queue, const Several& which, Room Held::* room, const BytesOf& bytes_of,
                        const Use& use, bool for_bitmaps = false) {
@@ -160,7 +158,7 @@ inline void make_rooms(Queue& queue, const Several& which, Room Held::* room, co
     for (Held* held : which) use(*held);
 }
 
-// Whether the index that is there, or comes, is the bitmap.
+// Whether the index, made or to come, is the bitmap.
 inline bool index_is_bitmap(const Held& held) {
     return held.indexed && held.at.format == FORMAT_BITMAP;
 }
@@ -171,14 +169,14 @@ inline void make_bitmaps(Queue& queue, const Several& which) {
         [](Held& held) { held.at.bitmap = reinterpret_cast<u64*>(held.bitmap.at); }, true);
 }
 
-// A bitmap of its own for one whose bitmap is an index.
+// Gives a segment whose bitmap is its index a bitmap of its own.
 inline void copy_bitmap(Queue& queue, Held& held) {
     const u64* const old = held.at.bitmap;
     make_bitmaps(queue, {&held});
     if (queue.ok()) queue.copy(held.at.bitmap, old, 8 * words_of(held.at.slots));
 }
 
-// Room for ranks, and for bitmaps unless their index is one.
+// Makes room for ranks, and for bitmaps, unless the index is the bitmap.
 inline void make_marks(Queue& queue, const Several& which) {
     Several separate;
     for (Held* held : which) {
@@ -197,7 +195,7 @@ inline bool is_coded(const Held& held) {
     return held.code.number != NOT_CODED;
 }
 
-// How a segment travels when a phase asks for a format; without its head.
+// The layout in which a segment travels when a phase asks for a format; without its head.
 inline WireLayout layout_of(const Held& held, i64 asked, u64 unit_bytes) {
     const Segment& at = held.at;
     if (is_coded(held)) {
@@ -211,7 +209,7 @@ inline u64 head_bytes(const Held& held) {
     return held.roomy ? 8 : 0;
 }
 
-// Where a body begins, and its bytes.
+// The beginning of a body.
 inline u8* start_of(const Held& held) {
     return held.at.index - head_bytes(held);
 }
@@ -220,20 +218,20 @@ inline u64 body_bytes(const Held& held, i64 asked, u64 unit_bytes) {
     return head_bytes(held) + layout_of(held, asked, unit_bytes).body_bytes;
 }
 
-// Whether its values may lie where the caller wants the result: no index has to stand in front of them.
+// Whether values may lie where the caller wants the result: no index has to stand in front of them.
 inline bool is_bare_result(const Held& held) {
     return held.is_result && held.asked == FORMAT_DENSE;
 }
 
-// Where the result has the values of a range, if they may be there before the call has ended; else null.
+// The place of a range's values in the result, if they may lie there before the call has ended; else null.
 inline u8* landing(const Queue& queue, const Held& held) {
     const bool fits = queue.overwrites && held.lands && held.at.slots * queue.row_bytes % 8 == 0;
     return fits ? static_cast<u8*>(queue.call.dense_out) + first_unit(queue, held.at.part) * queue.row_bytes
                 : nullptr;
 }
 
-// Room for index and values of segments whose counts are known, in the format that each is asked for. That
-// of a result is the caller's: it is not released.
+// Makes room for index and values of segments whose counts are known, in the format that each is asked for. A
+// result's room is the caller's, and not released.
 inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     std::vector<Room*> rooms;
     for (Held* held : which) {
@@ -261,14 +259,14 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     }
 }
 
-// The bytes of the values of one that has a code, whose count is known.
+// Computes the bytes of values that have a code, and a known count.
 inline void know_size(Held& held) {
     if (held.sized) return;
     held.size = encoded_bytes(held.code, held.at.count * held.width);
     held.sized = held.size == 0 || held.code.number != ASC_CODE;
 }
 
-// Room for index and bytes of segments that have a code, whose counts are known.
+// Makes room for index and bytes of segments that have a code, and known counts.
 inline void make_wires(Queue& queue, const Several& which) {
     for (Held* held : which) know_size(*held);
     make_rooms(
@@ -281,7 +279,7 @@ inline void make_wires(Queue& queue, const Several& which) {
         });
 }
 
-// Room for the values that bytes mean.
+// Makes room for the values that bytes mean.
 inline void make_meanings(Queue& queue, const Several& which) {
     Several apart;
     for (Held* held : which) {
@@ -294,7 +292,7 @@ inline void make_meanings(Queue& queue, const Several& which) {
         [](Held& held) { held.at.values = held.body.at; });
 }
 
-// Room for values that are made before they are counted, of at.count units at most, and in front of them for
+// Makes room for values that are made before they are counted: at.count units at most, and in front of them
 // the largest index that they may get.
 inline void make_bodies_ahead(Queue& queue, const Several& which) {
     Several exact, roomy;
@@ -312,12 +310,12 @@ inline void make_bodies_ahead(Queue& queue, const Several& which) {
         });
 }
 
-// Whether all values were made of one that has its count now.
+// Whether a segment whose count is known by now had room for all its values.
 inline bool had_room(const Held& held) {
     return held.at.values != nullptr && (held.roomy || held.at.count <= held.made_ahead);
 }
 
-// Its index gets a place in front of the values; what is left behind them is released.
+// Gives the index its place in front of the values, and releases what is left behind them.
 inline void lay_out(Queue& queue, Held& held) {
     if (held.roomy) return;
     const WireLayout layout = layout_of(held, held.asked, queue.row_bytes);
@@ -329,26 +327,23 @@ inline void lay_out(Queue& queue, Held& held) {
     held.body.bytes = used;
 }
 
-// Some of its memory, for others. Nothing uses it any more.
+// Releases some memory of a segment, which nothing uses any more.
 inline void release(Queue& queue, Room& room) {
     queue.release(room);
     room = {};
 }
 
-// The same for bitmap and ranks.
 inline void release_marks(Queue& queue, Held& held) {
     release(queue, held.bitmap);
     release(queue, held.ranks);
 }
 
-// The same for all of it.
 inline void release(Queue& queue, Held& held) {
     release_marks(queue, held);
     release(queue, held.body);
     release(queue, held.wire);
 }
 
-// The values alone. The index stays.
 inline void release_values(Queue& queue, Held& held) {
     u8* const values = static_cast<u8*>(held.at.values);
     const u64 kept = static_cast<u64>(values - held.body.at);
@@ -356,14 +351,14 @@ inline void release_values(Queue& queue, Held& held) {
     held.body.bytes = kept;
 }
 
-// What is spent was used for the last time.
+// Releases segments that were used for the last time.
 inline void release(Queue& queue, Several& spent) {
     if (!queue.ok()) return;
     for (Held* held : spent) release(queue, *held);
     spent.clear();
 }
 
-// The bitmap is in the index by now.
+// Drops a bitmap that the index holds by now.
 inline void drop_bitmap(Queue& queue, Held& held) {
     release(queue, held.bitmap);
     held.at.bitmap = reinterpret_cast<u64*>(held.at.index);

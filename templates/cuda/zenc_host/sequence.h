@@ -5,7 +5,7 @@
 
 namespace zenc {
 
-// The last list of a statement is of what it uses and no later one does: `spent`.
+// Plays statements. The last list of each, `spent`, names segments that no later one uses.
 class Sequence {
 public:
     Sequence(Call& call, Communicator& group, const Program& program)
@@ -29,8 +29,8 @@ public:
         if (!queue_.undefined[0]) queue_.clear(call.residual, static_cast<u64>(4 * call.units * call.width));
     }
 
-    // This rank's own gradient becomes `results`: one segment a part, or of all units. `own` are those whose
-    // counts are asked for, and `unused` are results that nothing uses, and in which nothing may be.
+    // Packs this rank's gradient into `results`: one segment a part, or one of all units. The counts of `own`
+    // are asked for, and `unused` are results that nothing uses, and that must be empty.
     void pack(Numbers results, Numbers own, Numbers unused) {
         own_ = several(own);
         const Several packed = several(results);
@@ -57,7 +57,7 @@ public:
             jobs_.watch({status, 0, BAD_UNIT, -1, -1});
     }
 
-    // Opens a phase, in which messages are asked to be in `format`.
+    // Opens a phase, whose messages are asked to be in `format`.
     void begin(Kind kind, Carries carries, i64 format) {
         take_time();
         kind_ = kind;
@@ -67,7 +67,7 @@ public:
         ++phase_;
     }
 
-    // What is encoded or received in the phase that is open travels in a code, whose draws have a seed.
+    // Sets the code in which the values of the open phase travel, and the seed of its draws.
     void code(i64 number, i64 levels, i64 bits, i64 block, i64 seed) {
         queue_.overwrites = true;
         code_ = {number, levels, bits, block};
@@ -101,7 +101,7 @@ public:
         receives_.clear();
     }
 
-    // The sum of segments of one part, added in this order.
+    // Sums segments of one part, in this order.
     void merge(i64 result, Numbers segments, Numbers spent) {
         if (carries_ == ROWS)
             jobs_.sum(held(result), several(segments));
@@ -110,7 +110,8 @@ public:
         spend(spent, spent_);
     }
 
-    // What is taken as a range of the tensor has all slots already; if absent ones are -0 it is taken anew.
+    // Fills a segment up. One that was taken as a range of the tensor has all slots already; it is taken anew
+    // if absent units are to be -0.
     void fill(i64 result, i64 segment, i64 format, bool marks, Numbers spent) {
         if (!held(result)->valued) {
             held(result)->at.format = format;
@@ -127,7 +128,7 @@ public:
         spend(spent, spent_);
     }
 
-    // Contributions of `ranks` as the bytes of the phase's code; whether this rank `keeps` what is lost.
+    // Encodes contributions of `ranks` in the phase's code; this rank may `keep` what is lost.
     void encode(i64 result, i64 segment, Numbers ranks, bool keeps, Numbers spent) {
         give_code(result);
         if (keeps) capacity_.remember_residual();
@@ -136,8 +137,8 @@ public:
         spend(spent, spent_);
     }
 
-    // What the selection at `place` takes of the sum of contributions of `ranks`: `full` and `chosen` have
-    // all slots on the way, unless the greatest are chosen, which is known without zeros.
+    // Keeps what the selection at `place` takes of the sum of contributions of `ranks`. On the way, `full`
+    // and `chosen` have all slots, unless the selection takes the greatest, for which zeros are not needed.
     void select(i64 result, i64 segment, i64 full, i64 chosen, i64 place, Numbers ranks, bool keeps,
                 Numbers spent) {
         if (call_.choose == nullptr) return decode(result, segment, spent);
@@ -156,14 +157,14 @@ public:
         spend(list(full, chosen), spent_);
     }
 
-    // Values without the bytes that they came as.
+    // Decodes values, and drops the bytes that they came as.
     void decode(i64 result, i64 segment, Numbers spent) {
         jobs_.ask(Work::DECODE, held(result), {held(segment)});
         spend(spent, spent_);
     }
 
-    // All index sets are here, and all counts follow from them. Digests go to `peers` with what is sent
-    // first.
+    // Agrees on owners: all index sets are here, and all counts follow from them. Digests go to `peers` with
+    // the first message to each.
     void agree(Numbers sets, Numbers peers) {
         jobs_.make_values(step_);
         if (queue_.ok()) agreement_.reach(step_, segments_of(several(sets)), peers);
@@ -174,7 +175,7 @@ public:
         counted.bytes_received += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
     }
 
-    // The own gradient becomes the rows of all parts; its index stays.
+    // Splits this rank's gradient into the rows of all parts; its index stays.
     void split(Numbers results, i64 segment) {
         const Several parts = several(results);
         jobs_.make_values(step_);
@@ -187,7 +188,7 @@ public:
         pack_.release_ranks();
     }
 
-    // Makes the result of the complete segments of all parts, and waits for it.
+    // Makes the result from the complete segments of all parts, and waits for it.
     void finish(Numbers complete) {
         const Several parts = several(complete);
         jobs_.mark(END);
@@ -223,7 +224,7 @@ public:
 private:
     bool by_holders() const { return program_.of.cuts != 0; }
 
-    // Until the ranks have agreed, all units are one part.
+    // Makes all units one part, until the ranks have agreed.
     Call& call_of_one_part() {
         call_.part_slots = &call_.units;
         return call_;
@@ -246,9 +247,9 @@ private:
         know_count(made, capacity_.room(made.at.slots, spec.ranks, spec.spread));
     }
 
-    // Whether the values of the one part that there is are the result as they are: slots are units then, and
-    // how many there will be is known before there is memory for them.
-    // Dense ones are made of sums that nobody else needs: see Values. Single ones are summed faster apart.
+    // Whether the values of the only part are the result as they are: then slots are units, and their number
+    // is known before there is memory for them. A dense result must be a sum that nobody else needs: see
+    // Values. Single values are summed faster elsewhere.
     bool ends_in_place(const SegmentSpec& complete) const {
         if (program_.of.parts != 1 || by_holders() || capacity_.on() || !units_ascend(call_) ||
             is_ranged(call_))
@@ -264,7 +265,7 @@ private:
         return found;
     }
 
-    // Sums of exact integers have more bits than these, and those of votes more votes.
+    // Gives a segment the code of its phase: sums of integers have more bits, and sums of votes more levels.
     void give_code(i64 number) {
         Held& to = *held(number);
         to.code = code_;
@@ -280,7 +281,7 @@ private:
         return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
     }
 
-    // What is used for the last time goes to `to`, until that is done.
+    // Marks segments as used for the last time, and adds them to `to` until that is done.
     void spend(Numbers segments, Several& to) {
         for (const i64 segment : segments) {
             Held* const each = held(segment);
@@ -303,8 +304,8 @@ private:
         return false;
     }
 
-    // All ranks have announced their units, this one those of the segment that this returns: for them there
-    // is to be room in `own`.
+    // Goes on from an announce: all ranks have announced their units, and `own` is to have room for this
+    // rank's, whose segment is returned.
     const Segment& go_on_from(const Agreed& agreed, Held& own) {
         agreement_.go_on_from(agreed);
         take_cuts();
@@ -313,14 +314,14 @@ private:
         return announced;
     }
 
-    // All counts are known.
+    // Takes the cuts over into segments: all counts are known.
     void take_cuts() {
         for (i64 i = 0; i < program_.of.segments; ++i)
             if (const i64 cut = program_.segments[i].cut; cut != NO_CUT) held(i)->at = agreement_.cut(cut);
         make_result();
     }
 
-    // The values of complete parts are there, and so is the residual.
+    // Reads the values of complete parts, and completes the residual.
     void read(const Several& parts) {
         if (!queue_.ok()) return;
         decode_now(queue_, parts);
@@ -331,8 +332,8 @@ private:
         define_residuals(queue_);
     }
 
-    // The last wait of a call; of one of announced units, into a tensor that these are read from, the last
-    // but one.
+    // Learns whether the call has to be made again: the last wait of a call, or the last but one for
+    // announced units that are summed into the tensor that they are read from.
     void learn_whether_again() {
         u64 found = 0;
         const u64* const word = call_.agreed != nullptr ? capacity_.raised() : queue_.greatest;
@@ -348,8 +349,8 @@ private:
         return std::all_of(which.begin(), which.end(), [](const Held* each) { return each->counted; });
     }
 
-    // Memory for a sparse result, of parts that are counted: where that can be before the last messages are
-    // under way.
+    // Makes memory for a sparse result, once its parts are counted: before the last messages are under way,
+    // if possible.
     void make_result() {
         if (has_result_ || !queue_.ok()) return;
         has_result_ = true;
@@ -384,7 +385,7 @@ private:
             expand_units(queue_, segments_of(complete));
     }
 
-    // What has passed belongs to the phase that was open.
+    // Adds the time that has passed to the open phase.
     void take_time() {
         const i64 now = nanoseconds_now();
         if (since_ != 0) call_.phases[kind_].nanoseconds += now - since_;

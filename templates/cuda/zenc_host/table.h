@@ -13,7 +13,7 @@
 
 namespace zenc {
 
-// Words, one after another.
+// Reads words, one after another.
 class Words {
 public:
     explicit Words(const i64* first) : next_(first) {}
@@ -30,7 +30,7 @@ public:
         }
     }
 
-    // `n` things, of words alone.
+    // Reads `n` things that are made of words.
     template <class Thing>
     const Thing* several(i64 n) {
         const i64* const first = next_;
@@ -42,7 +42,7 @@ private:
     const i64* next_;
 };
 
-// Calls a method with arguments that are read in their order.
+// Calls a method with arguments that are read in order.
 template <class... Arguments>
 inline void read_and_call(Words& words, Sequence& rank, void (Sequence::*method)(Arguments...)) {
     const std::tuple<Arguments...> arguments{words.next<Arguments>()...};
@@ -64,7 +64,7 @@ inline void play_table(const Program& program, Sequence& rank) {
     for (Words words(program.statements); words.at() != end;) play_statement(words, rank);
 }
 
-// Returns what Sequence::residual_before does.
+// Returns Sequence::residual_before().
 inline const float* play(const Program& program, Call& call, Communicator& group) {
     Sequence sequence(call, group, program);
     program.play(program, sequence);
@@ -85,14 +85,14 @@ inline void clear_results(Call& call) {
     call.message[0] = 0;
 }
 
-// Nothing of a failed call may go on behind the caller's back; peers wait for it in vain.
+// Gives up a failed call: nothing of it may go on behind the caller's back. Peers wait for it in vain.
 inline void give_up(Call& call, Communicator& group) {
     abort(group);
     if (call.report != nullptr) return;  // what is captured has not begun
     drain(static_cast<CUstream>(call.stream), call.deadline);
 }
 
-// A call for which capacity mode had no room. Its input is as it was, and so becomes the residual.
+// Makes a call exactly after capacity mode had no room. Its input is as it was; so becomes the residual.
 inline void play_exactly(const Program& program, Call& call, Communicator& group,
                          const float* residual_before) {
     if (residual_before != nullptr)
@@ -112,7 +112,7 @@ inline void play_exactly(const Program& program, Call& call, Communicator& group
     if (wanted > call.arena_wanted) call.arena_wanted = wanted;
 }
 
-// `program` is what the rank that calls does, or null.
+// Runs the program of the calling rank, which may be null.
 inline i64 run(Call& call, const Program* program) {
     Communicator& group = *static_cast<Communicator*>(call.communicator);
     clear_results(call);
@@ -169,12 +169,12 @@ inline i64 run_loaded_or(Call& call, const Program* programs, u64 n) {
 
 extern "C" {
 
-// A table of `n` words, which is copied. Returns what a Call takes as `program`.
+// Loads a table of `n` words, which is copied. Returns what a Call takes as `program`.
 ZENC_EXPORT void* zenc_load_program(const i64* words, i64 n) {
     return new LoadedProgram(words, n);
 }
 
-// No call may be under way.
+// Unloads a program. No call may be under way.
 ZENC_EXPORT void zenc_unload_program(void* program) {
     delete static_cast<LoadedProgram*>(program);
 }

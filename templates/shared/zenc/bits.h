@@ -20,7 +20,7 @@ ZENC_HD inline u64 population(u64 word) {
 #endif
 }
 
-// Of a word that is not 0.
+// The number of the lowest bit of a word that is not 0.
 ZENC_HD inline u64 lowest_bit(u64 word) {
 #if defined(__CUDA_ARCH__)
     return static_cast<u64>(__ffsll(static_cast<i64>(word)) - 1);
@@ -61,14 +61,14 @@ ZENC_HD inline u64 below_first(u64 rank) {
     return rank & low_mask(RANK_BITS);
 }
 
-// How many bits are set in the words below `word`, for word <= words of the bitmap.
+// The number of bits that are set in the words below `word`, for word <= words of the bitmap.
 ZENC_HD inline u64 set_below(const u64* bitmap, const u64* ranks, u64 word) {
     const u64 rank = ranks[word / RANKED_WORDS], pair = word % RANKED_WORDS / 2;
     const u64 more = rank >> RANK_BITS << MORE_BITS >> (pair * MORE_BITS) & low_mask(MORE_BITS);
     return below_first(rank) + more + (word % 2 == 0 ? 0 : population(bitmap[word - 1]));
 }
 
-// How many bits are set from where one rank is kept to where a later one is.
+// The number of bits that are set between the places of two ranks.
 ZENC_HD inline u64 set_between(u64 from, u64 to) {
     return (to - from) & low_mask(RANK_BITS);
 }

@@ -4,7 +4,7 @@
 
 #include "zenc/constants.h"
 
-// What is called from outside.
+// Marks functions that are called from outside.
 #define ZENC_EXPORT __attribute__((visibility("default")))
 
 namespace zenc {

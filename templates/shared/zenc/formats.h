@@ -52,7 +52,7 @@ struct EliasFano {
     u64 low_words = 0;
     u64 high_words = 0;
 
-    // For count <= slots <= 2^62.
+    // The shape for count <= slots <= 2^62.
     ZENC_HD EliasFano(u64 slots, u64 count)
         : absent(count > slots - count),
           listed(absent ? slots - count : count),
@@ -90,7 +90,7 @@ struct FormatCosts {
     u64 byte, bitmap, search, coo, elias_fano;
 };
 
-// Of coo, bitmap or elias_fano, for slots <= 2^40; its bytes where costs are not known.
+// The cost of an index in coo, bitmap or elias_fano, for slots <= 2^40; its bytes where costs are not known.
 ZENC_HD inline u64 index_cost(i64 format, u64 slots, u64 count, const FormatCosts& costs) {
     const u64 bytes = index_bytes(format, slots, count), words = words_of(slots);
     if (costs.byte == 0) return bytes;
@@ -106,8 +106,8 @@ struct WireLayout {
     u64 body_bytes;
 };
 
-// How a segment of units of `unit_bytes` travels when a phase asks for a format: in that one, or for
-// FORMAT_AUTO in dense if it is full, else in the cheapest of coo, bitmap and elias_fano, the first of
+// The layout of a segment of units of `unit_bytes` when a phase asks for a format: in that one; for
+// FORMAT_AUTO in dense if it is full, else in the cheapest of coo, bitmap and elias_fano, or the first of
 // equals.
 ZENC_HD inline WireLayout wire_layout(i64 asked, u64 slots, u64 count, u64 unit_bytes, FormatCosts costs) {
     i64 format = asked;

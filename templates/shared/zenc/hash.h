@@ -10,7 +10,7 @@
 
 namespace zenc {
 
-// What a hashed mapping looks up, for one number of units and parts, in one array of 64-bit words.
+// The tables of a hashed mapping, for one number of units and parts, in one array of 64-bit words.
 struct HashTables {
     u64* largest;   // 1: slots of the largest part
     u64* sizes;     // [parts]: slots of each part
@@ -55,7 +55,7 @@ struct HierarchicalHash {
     ZENC_HD HierarchicalHash(const HashFunction& h0_, u64 units, u64 parts_, u64* words)
         : HierarchicalHash(h0_, units, parts_, words, Divider(*words)) {}
 
-    // The same where the largest part is known, and the tables need not be at hand.
+    // A mapping whose largest part is known, so that the tables need not be at hand.
     ZENC_HD HierarchicalHash(const HashFunction& h0_, u64 units, u64 parts_, u64* words,
                              const Divider& largest_)
         : h0(h0_), parts(parts_), tables(units, parts_, words), largest(largest_) {}

@@ -13,7 +13,7 @@ ZENC_HD inline u64 words_ranked(u64 slots) {
     return (ranks_of(slots) - 1) * RANKED_WORDS + 1;
 }
 
-// To scan n numbers: a counter and a state a tile. They are 0 before.
+// The words for a scan of n numbers: a counter, and a state a tile. They are 0 before.
 ZENC_HD inline u64 scan_words(u64 n) {
     return 1 + ceil_divide(n, SCAN_TILE);
 }
@@ -68,8 +68,7 @@ ZENC_HD inline u64 words_of_tile(u64 ranks, u64 units, u64 row_bytes) {
     return spread < least ? least : spread > most ? most : spread;
 }
 
-// What is known of the units that ranks hold. Of one holder they are its own. Those of several are numbered,
-// ascending.
+// The index sets of ranks. A unit with one holder is owned by it. Units with several are numbered, ascending.
 struct IndexSets {
     const Segment* sets;  // [ranks], over all units: where kernels are launched a table of its own
     u64 ranks;
@@ -91,7 +90,7 @@ ZENC_HD inline u64 far_words(u64 ranks) {
     return ranks <= SET_WORDS ? 0 : ranks + ceil_divide(ranks, 4);
 }
 
-// Who holds a unit: a bit a rank.
+// The bytes of a mask of a unit's holders: a bit a rank.
 ZENC_HD inline u64 mask_bytes(u64 ranks) {
     return ceil_divide(ranks, 8);
 }

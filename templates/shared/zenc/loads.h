@@ -6,14 +6,14 @@
 
 namespace zenc {
 
-// What a rank sends and receives, in messages of one unit, as far as that is known. A unit that c of n ranks
-// hold takes c - 1 messages to its owner and n - 1 from it. So who holds it sends one, and the owner n - 2
-// more than that; who does not own it receives one, and the owner c - 2 more than that.
+// The load of a rank: what it sends and receives, in messages of one unit, as far as that is known. A unit
+// that c of n ranks hold takes c - 1 messages to its owner and n - 1 from it: each holder sends one, and the
+// owner n - 2 more; each rank that does not own it receives one, and the owner c - 2 more.
 //
-// What it costs that a rank owns a unit of so many holders: how much the squares of all loads grow. What is
-// received counts more, or the last units find it uneven: few have many holders, and those of two, the most,
-// do not change it. Where messages are equal, parts become so. Of the holders who cost least, the first one
-// becomes the owner.
+// To own a unit costs as much as it makes the squares of all loads grow. Received messages count more, or the
+// last units would find them uneven: few units have many holders, and those with two, the most, do not change
+// them. Where messages are equal, so become the parts. Of the holders with the least cost, the first becomes
+// the owner.
 struct Load {
     i64 of_two;  // the cost for a unit of two holders: what is sent counts n - 2 times, a unit owned once
     i64 beyond;  // and for each holder more: what is received in excess
@@ -23,7 +23,7 @@ struct Load {
         of_two += static_cast<i64>(units) * (static_cast<i64>(ranks) - 2) * MESSAGE_WEIGHT;
     }
 
-    // Some more units, which so many hold beyond two for each, all together.
+    // Adds units that are owned, whose holders beyond two are `more_holders` in all.
     ZENC_HD void own(u64 ranks, u64 units, i64 more_holders) {
         const i64 sent = static_cast<i64>(ranks) - 2;
         of_two += static_cast<i64>(units) * (sent * sent * MESSAGE_WEIGHT + 1);
@@ -40,8 +40,8 @@ struct Load {
     }
 };
 
-// How many units have their owners chosen by the same loads, of those that are left of several holders: fewer
-// and fewer in the end, so that the last ones level what the others left uneven.
+// The number of units whose owners are chosen by the same loads, of those with several holders that are left:
+// fewer and fewer towards the end, so that the last ones level what the others left uneven.
 ZENC_HD inline u64 chosen_together(u64 left, u64 ranks) {
     if (left > 16 * ranks * (CHOSEN_TOGETHER - 1)) return CHOSEN_TOGETHER;
     const u32 few = static_cast<u32>(left + 4 * ranks - 1) / static_cast<u32>(4 * ranks),
@@ -49,8 +49,8 @@ ZENC_HD inline u64 chosen_together(u64 left, u64 ranks) {
     return many > FEW_TOGETHER ? many : few < FEW_TOGETHER ? few : FEW_TOGETHER;
 }
 
-// How many units like this one a rank is taken to own already, where some are chosen together: unlike numbers
-// for unlike units, or all those of the same holders would go to one of them.
+// The number of units like this one that a rank is taken to own already, where some are chosen together:
+// different for different units, or all units with the same holders would go to one of them.
 ZENC_HD inline u32 drawn_ahead(u64 unit, u32 rank, u64 together) {
     return draw<true>(static_cast<u32>(unit), rank * static_cast<u32>(GOLDEN), static_cast<u32>(together));
 }

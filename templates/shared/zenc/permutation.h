@@ -73,8 +73,8 @@ struct Feistel {
         return number;
     }
 
-    // The same of LANES numbers at once, for processors with vectors: no lane waits for another, and the
-    // rounds have no branch. Where the grid has more than 2^16 columns, one by one.
+    // Moves LANES numbers at once, for processors with vectors: no lane waits for another, and the rounds
+    // have no branch. Where the grid has more than 2^16 columns, one by one.
     template <bool BACKWARD>
     ZENC_HD void move_all(const u64* of, u64* to) const {
         if (count > 0xffff0000) {
@@ -108,7 +108,7 @@ private:
     ZENC_HD static u32 add(u32 a, u32 b, u32 range) { return smaller(a + b, a + b - range); }
     ZENC_HD static u32 subtract(u32 a, u32 b, u32 range) { return smaller(a - b, a - b + range); }
 
-    // One round, or the last but so many, of a cell.
+    // Moves a cell by one round; BACKWARD undoes one, counted from the last.
     template <bool BACKWARD, bool SMALL>
     ZENC_HD void move(u32& row, u32& column, int round) const {
         const u32 width = static_cast<u32>(columns.divisor);

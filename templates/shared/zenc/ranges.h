@@ -21,7 +21,7 @@ struct Ranges {
 
     ZENC_HD Ranges(u64 parts_, const u64* words) : Ranges(parts_, words, Divider(*words)) {}
 
-    // The same where the largest part is known.
+    // Ranges whose largest part is known.
     ZENC_HD Ranges(u64 parts_, const u64* words, const Divider& largest_)
         : parts(parts_), sizes(words + 1), firsts(sizes + parts_), largest(largest_) {}
 

@@ -15,7 +15,7 @@ struct Pieces {
     u64 number;
 };
 
-// What the blocks that decode one segment find out together. Cleared before.
+// The findings of the blocks that decode a segment together. Cleared before.
 struct Check {
     u64 fault;    // the complement of 8 * position - status, for the first fault; 0: none
     u64 count;    // slots found
@@ -74,7 +74,7 @@ constexpr u64 RUNG = 1;
 // Parts of an epilogue, in their order. A kernel can do some of them, and all that come behind these.
 enum class Ending { RANK = 1, ADMIT, GATHER, NONE };
 
-// What the last block of a launch does, when all others are done; nothing of what there is none of.
+// The work of a launch's last block, once all others are done; none for a table without entries.
 struct Epilogue {
     u64* arrived;  // blocks that are done: 0 before
 

@@ -9,7 +9,7 @@
 
 namespace zenc {
 
-// How the slots of a part are cut in blocks of 2^shift; the last one may be short.
+// The blocks of 2^shift slots that a part is cut in; the last one may be short.
 struct Blocks {
     u64 slots;
     u64 shift;
@@ -28,7 +28,7 @@ struct Blocks {
 inline void blocks_of_slots(const Blocks& cut, const u64* bitmap, u64* out) {
     clear_bytes(out, words_of(cut.number()) * 8);
     for (u64 w = 0; w < words_of(cut.slots); ++w) {
-        // All slots of a word are in one block of 64 and more: one bit stands for them.
+        // A word's slots are all in one block, if that has 64 or more: one bit stands for them.
         const u64 word = cut.shift < 6 ? bitmap[w] : u64{bitmap[w] != 0};
         for_each_bit(word, [&](u64 bit) {
             const u64 block = (64 * w + bit) >> cut.shift;
@@ -136,7 +136,7 @@ inline void mark_absent(const u64* bitmap, const u64* filled, u64 slots, u64 wid
         });
 }
 
-// The same as mark_nonzero for such sums: rows stay that are not all -0.
+// mark_nonzero for such sums: rows stay that are not all -0.
 template <class Bits>
 inline u64 mark_present(const u64* bitmap, u64 words, u64 width, const Bits* values, u64* kept) {
     u64 total = 0;

@@ -161,7 +161,7 @@ struct Incoming {
     i64 capacity;  // bytes that are there
 };
 
-// What `open` found; all 0 for a message that it leaves to the run time.
+// The findings of `open`; all 0 for a message that it leaves to the run time.
 struct Opened {
     i64 bytes, count, origin, format, values;  // values: their offset in the message
 };

@@ -110,7 +110,7 @@ inline i64 encode_elias_fano(const u64* bitmap, u64 slots, u64 count, u64* out) 
     const u64 flip = shape.absent ? ~0ULL : 0;
     const u64 whole = slots / 64;
     const u64 in_a_word = whole == 0 ? 0 : shape.listed / whole;
-    // Where most words have more than two bits, more writes cost less than a wrong guess a word.
+    // More writes cost less than a wrong guess a word, where most words have more than two bits.
     const auto collect_some = in_a_word < 3 ? collect<2> : collect<8>;
     EliasFanoWriter writer(shape, out);
     u64 batch[BATCH + 64];

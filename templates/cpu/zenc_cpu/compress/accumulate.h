@@ -93,8 +93,8 @@ inline void multiply_add(float a, const float* b, const float* c, u64 n, float* 
     std::memcpy(out, sums, n * sizeof(float));
 }
 
-// What there is to contribute of n values: residual + gradient, written to `left`; with `velocity_out` that
-// becomes m * velocity + gradient, and is added instead. Without a residual or velocity these are zero.
+// The contribution of n values: residual + gradient, written to `left`; with `velocity_out`, that becomes m *
+// velocity + gradient and is added in place of the gradient. A missing residual or velocity is zero.
 template <class T>
 struct Contribution {
     T* gradient;
@@ -126,7 +126,7 @@ struct Contribution {
 // Sums that go over a contribution, stretch by stretch.
 class Accumulation {
 public:
-    // Of at most STRETCH values; `out` is none of theirs.
+    // Adds at most STRETCH values; `out` is apart from them.
     template <class T>
     void add(const Contribution<T>& of, float* out) {
         float wide[STRETCH];

@@ -113,8 +113,7 @@ inline void dequantise(const Code& code, const u32* q, u64 n, const float* scale
     for (u64 i = 0; i < n; ++i) y[i] = canonical(code.value(q[i], held));
 }
 
-// What a code makes of n values is written to `decoded`, which may be where they are, and what it loses
-// added.
+// Writes what a code makes of n values to `decoded`, which may be where they are, and adds what it loses.
 template <class T>
 inline void write_decoded(const float* x, const float* y, u64 n, T* decoded, float* loss) {
     if constexpr (sizeof(T) == sizeof(float)) {

@@ -29,7 +29,7 @@ inline Contributed contribute_marked(const Contribution<T>& of, float* velocity,
     return {all, {static_cast<i64>(count), squares.sum()}, 0};
 }
 
-// All values are accumulated before any is taken. False: there is no memory.
+// Contributes in two passes: one accumulates, one takes. Returns false if there is no memory.
 template <class T, class Find>
 inline bool contribute_twice(const Contribution<T>& of, Find find, Contributed& found) {
     found.all = accumulate(of);
@@ -40,7 +40,7 @@ inline bool contribute_twice(const Contribution<T>& of, Find find, Contributed& 
     return true;
 }
 
-// What a threshold above that of the candidates does not take goes back.
+// Gives back what a threshold above that of the candidates does not take.
 template <class T>
 inline void give_back(const Contribution<T>& of, Candidates& candidates, Threshold threshold, Taken& taken) {
     candidates.settle(threshold, [&](u64 place, bool is_taken) {

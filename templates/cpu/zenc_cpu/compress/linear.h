@@ -7,7 +7,7 @@
 
 namespace zenc {
 
-// One unit of each of k stretches of as equal a length as there is, for 1 <= k <= n.
+// Draws one unit from each of k stretches of about equal length, for 1 <= k <= n.
 inline void draw_units(u64 n, u64 k, u64 key, i64* out) {
     for_drawn(n, k, key, [&](u64 i, u64 unit) { out[i] = static_cast<i64>(unit); });
 }

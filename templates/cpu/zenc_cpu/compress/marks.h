@@ -40,7 +40,7 @@ inline u64 marks_from(const float* values, u32 least) {
 
 #endif
 
-// Of n <= 64 values.
+// Marks for n <= 64 values.
 inline u64 marks_from(const float* values, u64 n, u32 least) {
     if (n == MARKED) return marks_from(values, least);
     u64 marks = 0;

@@ -5,7 +5,7 @@
 
 namespace zenc {
 
-// How units are chosen, by the numbers of zenc/runtime/lossy/parameters.py.
+// The ways to choose units, with the numbers of zenc/runtime/lossy/parameters.py.
 enum ChoiceKind { FROM, TOP, BISECTED, SAMPLED, OF_BLOCKS, AT_RANDOM };
 
 struct UnitChoice {
@@ -15,7 +15,7 @@ struct UnitChoice {
     u64 key;
 };
 
-// Of a shorter last block as large a share, one at least.
+// The units that are taken of a block: k, and the same share of a shorter last one, at least one.
 inline u64 share_of_block(u64 k, u64 length, u64 block) {
     const u64 share = length == block ? k : k * length / block;
     return share == 0 ? 1 : share;
@@ -65,7 +65,7 @@ struct Marking {
     }
 };
 
-// Those of n values that a threshold takes; unit(i) is the number of a value's.
+// Marks those of n values that a threshold takes; unit(i) is the unit of value i.
 template <class Unit>
 inline void mark_taken(const Marking& to, const float* values, u64 n, Threshold threshold, Unit unit) {
     for_words(n, [&](u64 first, u64 length) {
@@ -73,7 +73,7 @@ inline void mark_taken(const Marking& to, const float* values, u64 n, Threshold 
     });
 }
 
-// Of the n units of a part, in its order, the k greatest. False: there is no memory.
+// Marks the k greatest of a part's n units, in its order. Returns false if there is no memory.
 inline bool mark_part(const Marking& to, const i64* units, u64 n, u64 k) {
     if (n == 0) return true;
     const Room<float> values(n);
@@ -85,7 +85,7 @@ inline bool mark_part(const Marking& to, const i64* units, u64 n, u64 k) {
     return true;
 }
 
-// Of n units. `last` is the last threshold that was found. False: there is no memory.
+// Marks units of n. `last` is the last threshold that was found. Returns false if there is no memory.
 inline bool mark(const Marking& to, u64 n, const UnitChoice& choice, Threshold& last) {
     if (choice.kind == AT_RANDOM) {
         RandomMarks drawn(choice.key, choice.a);

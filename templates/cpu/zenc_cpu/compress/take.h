@@ -53,7 +53,7 @@ inline void move_taken(float* left, u64 n, u64 taken, T* gradient, float* veloci
 
 #if ZENC_LANES
 
-// The same without a branch: which units are taken can't be foreseen.
+// Moves lanes without a branch: which units are taken can't be foreseen.
 inline void move_lanes(float* left, u64 taken, float* gradient, float* velocity) {
     const __m512 zeros = _mm512_setzero_ps();
     for (u64 i = 0; i < MARKED; i += 16) {
@@ -74,7 +74,7 @@ inline void move_taken(float* left, u64 n, u64 taken, float* gradient, float* ve
 
 #endif
 
-// Of n <= STRETCH values those that are marked. Returns how many.
+// Takes the marked ones of n <= STRETCH values. Returns their number.
 template <class T>
 ZENC_SHARED_CODE u64 take_marked(float* left, u64 n, const u64* marks, T* gradient, float* velocity) {
     u64 count = 0;

@@ -76,7 +76,7 @@ inline u64 count_from(const float* values, u64 n, u32 magnitude) {
     return count;
 }
 
-// Those of n values that reach a magnitude, one after another, also where these lie. Returns how many.
+// Copies those of n values that reach a magnitude to `out`, which may be `values`. Returns their number.
 inline u64 keep_from(const float* values, u64 n, u32 magnitude, float* out) {
     float* const begin = out;
     for_words(n, [&](u64 first, u64 length) {
@@ -119,7 +119,7 @@ inline void collect(const float* values, u64 n, u32 number, float* out) {
     }
 }
 
-// Of the magnitudes in `values`, which are all of one bin.
+// The threshold among the magnitudes of `values`, which are all in one bin.
 inline Threshold threshold_of_bin(const float* values, u64 n, u64 k) {
     constexpr u32 LOW = 10;
     static_assert(BIN_SHIFT == 2 * LOW, "two more histograms");
@@ -137,7 +137,7 @@ inline Threshold threshold_of_bin(const float* values, u64 n, u64 k) {
 
 constexpr u64 IN_CACHE = 4096;
 
-// By a histogram of all values. False: there is no memory.
+// Finds a threshold by a histogram of all values. Returns false if there is no memory.
 inline bool threshold_by_histogram(const float* values, u64 n, u64 k, Threshold& found) {
     u64 histogram[BINS] = {};
     Histogram made;
@@ -178,8 +178,8 @@ public:
         if (values_.get() == nullptr || places_.get() == nullptr) most_ = 0;
     }
 
-    // Those of n <= STRETCH values, the first of which is at `first`: a bit for each; none once there is no
-    // room.
+    // Adds candidates among n <= STRETCH values, the first of which is number `first`, and a mark for each;
+    // none once there is no room.
     ZENC_SHARED_CODE void add(const float* values, u64 n, u64 first, u64* marks) {
         if (count_ + n + 2 > most_) most_ = 0;
         const u32 least = least_;

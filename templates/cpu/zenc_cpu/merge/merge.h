@@ -116,8 +116,8 @@ inline T* add_full_word(u64 m, const T** cursors, T* out) {
     return out + 64;
 }
 
-// As merge_values, with the 64 sums of a word in registers: the values of a segment go to their lanes at
-// once. A word costs the same however many bits it has.
+// merge_values with the 64 sums of a word in registers: the values of a segment go to their lanes at once. A
+// word costs the same however many bits it has.
 template <class T>
 ZENC_SHARED_CODE inline u64 merge_lanes(u64 m, const u64* const* bitmaps, const T** cursors, u64 words,
                                         T* out) {

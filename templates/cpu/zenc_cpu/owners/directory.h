@@ -64,10 +64,10 @@ inline bool gather_units(u64 units, u64 parts, const u64* const* bitmaps, u64* a
     return sound;
 }
 
-// All parts of a directory together: bitmaps [parts] over their slots, and of each the owners of the units in
-// it, ascending, which may lie anywhere. any [words_of(units)]; owners [units that somebody holds]; slots
-// [parts]: how many each owns; digest: 64 bits of all, as `choose_owners` has them. Returns the units, or
-// OUT_OF_RANGE for a slot that is no unit, or an owner that is no rank, or NO_MEMORY.
+// Joins all parts of a directory: bitmaps [parts] over their slots, and for each part the owners of its
+// units, ascending; they may lie anywhere. any [words_of(units)]; owners [held units]; slots [parts]: how
+// many units each rank owns; digest: 64 bits of it all, as `choose_owners` makes them. Returns the number of
+// units, or OUT_OF_RANGE for a slot that is no unit, or an owner that is no rank, or NO_MEMORY.
 inline i64 join_directory(u64 units, u64 parts, const u64* const* bitmaps, const u8* const* part_owners,
                           u64* any, u16* owners, u64* slots, u64* digest) {
     const Deal deal(parts);

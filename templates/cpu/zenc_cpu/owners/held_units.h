@@ -72,8 +72,8 @@ inline void for_each_block(u64 ranks, const u64* const* bitmaps, u64 words, Visi
     }
 }
 
-// Who holds the units of one word. They are found by a pass over all ranks that asks no bit for a branch:
-// most units have few holders, and which they are is not predicted.
+// The holders of the units of one word, found by a pass over all ranks without a branch on a bit: most units
+// have few holders, and which they are can't be predicted.
 class WordHolders {
 public:
     explicit WordHolders(u64 size) : size_(size), words_(ceil_divide(size, LANES) * LANES), ranks_(size) {}

@@ -13,15 +13,13 @@
 
 namespace zenc {
 
-// What all ranks send and receive. What a rank comes to own counts when owners have been
-// chosen together.
+// The loads of all ranks. Units that a rank comes to own count once owners have been chosen together.
 class Loads {
 public:
     explicit Loads(u64 ranks) : ranks_(ranks), of_(ranks) {}
 
     bool failed() const { return of_.failed(); }
 
-    // So many units of several holders are to come.
     void expect(u64 units) {
         left_ = units;
         room_ = chosen_together(left_, ranks_);
@@ -29,7 +27,7 @@ public:
 
     void hold(u64 rank, u64 units) { of_[rank].hold(ranks_, units); }
 
-    // Some more units, each of so many holders.
+    // Adds units that a rank owns, with as many holders each.
     void own(u64 rank, u64 units, u64 holders) {
         of_[rank].own(ranks_, units, static_cast<i64>(units) * (static_cast<i64>(holders) - 2));
     }
@@ -74,8 +72,8 @@ private:
     u64 left_ = 0;
 };
 
-// What is known before anything is chosen: what each rank holds, and what it alone can own, which `counts`
-// [ranks, ranks] gets, too, unless it is null.
+// Adds the loads that are known before anything is chosen: units that each rank holds, and those that it
+// alone can own, which `counts` [ranks, ranks] gets, too, unless it is null.
 ZENC_SHARED_CODE inline void add_given_loads(u64 ranks, const u64* const* bitmaps, u64 words, Loads& loads,
                                              u64* counts) {
     u64 of_several = 0;
@@ -176,7 +174,7 @@ inline i64 with_row_bytes(u64 row_bytes, Run run) {
     return run(row_bytes);
 }
 
-// Where the next row, or whatever else comes in order, of each part is read or written.
+// The places where the next row of each part, or whatever else comes in order, is read or written.
 template <class Byte>
 class Cursors {
 public:
@@ -196,8 +194,8 @@ private:
     Scratch<Byte*> at_;
 };
 
-// One rank's rows [count, row_bytes] of the units in `own`, ascending -> outs: for each part the address of
-// its rows. `any` are the units that somebody holds. Returns 0 or NO_MEMORY.
+// Splits one rank's rows [count, row_bytes] of the units in `own`, ascending, to outs: for each part the
+// address of its rows. `any` are the held units. Returns 0 or NO_MEMORY.
 inline i64 split_rows(const u64* any, const u64* own, u64 words, const u16* owners, u64 parts,
                       const u8* values, u64 row_bytes, u8* const* outs) {
     const Cursors<u8> cursors(parts, outs);

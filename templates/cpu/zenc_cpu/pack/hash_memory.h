@@ -15,8 +15,8 @@ struct HashRows {
     u64 parallel;  // cells of a row that h1 .. hK point into
     u64 serial;    // cells of a row that are filled from its beginning
 
-    // For n units of all parts together, repeated ones counted each time. Every row has its share of r1 * n
-    // parallel and r2 * n serial cells, rounded up.
+    // The rows for n units of all parts together, repeated ones counted each time. Each row has its share of
+    // r1 * n parallel and r2 * n serial cells, rounded up.
     HashRows(double r1, double r2, u64 n, u64 parts)
         : parallel(share(r1, n, parts)), serial(share(r2, n, parts)) {}
 
@@ -75,8 +75,8 @@ private:
     u64 room_ = 0;
 };
 
-// Where units ended. A unit that comes again is `repeated` if it is in the parallel memory; otherwise it
-// takes a second serial cell, or a second place in the list.
+// The number of units by the place where they ended. A unit that comes again is `repeated` if it is in the
+// parallel memory; otherwise it takes a second serial cell, or a second place in the list.
 struct HashCounts {
     u64 parallel[MOST_CELL_FUNCTIONS] = {};  // by the function that found the cell
     u64 repeated = 0;
@@ -86,7 +86,7 @@ struct HashCounts {
 
 class HashMemory {
 public:
-    // For n units of all parts together, repeated ones counted each time.
+    // The memory for n units of all parts together, repeated ones counted each time.
     HashMemory(const HashInMemory& mapping, u64 n)
         : mapping_(mapping),
           rows_(mapping.r1, mapping.r2, n, mapping.parts),
@@ -177,7 +177,7 @@ ZENC_SHARED_CODE inline void mark_memory(const Geometry<HashInMemory>& geometry,
     });
 }
 
-// As for other mappings; also NO_MEMORY_FOR_IDS.
+// mark_units for the hash memory; may return NO_MEMORY_FOR_IDS.
 ZENC_SHARED_CODE inline i64 mark_units(const Geometry<HashInMemory>& geometry, const i64* units, u64 n,
                                        u64* bitmap, i64* slots_out) {
     HashMemory memory(geometry.mapping, n);

@@ -8,8 +8,8 @@
 
 namespace zenc {
 
-// Where the marked slots of one call are: its bitmap, its ranks, and for each part where its rows begin, less
-// the rows of all parts before it. A row that is counted over all parts finds its place by one addition.
+// The places of the marked slots of a call: its bitmap, its ranks, and for each part where its rows begin,
+// less the rows of all parts before it. A row that is counted over all parts finds its place by one addition.
 // These origins are integers, since such an address may lie outside of every array.
 template <class Mapping>
 class Places {

@@ -112,7 +112,7 @@ inline u64 unit_of_block(const Geometry<Mapping>& geometry, u64 part, u64 number
     return first_unit(geometry, part) + (number - part * geometry.part_words) * 64;
 }
 
-// Where the elements of a part end, of which the last block may be short.
+// The end of a part's elements, of which the last block may be short.
 inline u64 end_of_elements(const Geometry<PermutedBlocks>& geometry, u64) {
     return geometry.units;
 }

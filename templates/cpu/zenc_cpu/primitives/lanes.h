@@ -42,7 +42,7 @@ struct Lanes<4> {
     static __m512i expand(__m512i to, Mask mask, const void* from) {
         return _mm512_mask_expandloadu_epi32(to, mask, from);
     }
-    // The same numbers, and one NaN for all others in the lanes of `mask`.
+    // Numbers as they are, and one NaN for all NaNs, in the lanes of `mask`.
     static __m512i canonical(__m512i x, Mask mask) {
         const __m512 of = _mm512_castsi512_ps(x);
         const Mask strange = _mm512_mask_cmp_ps_mask(mask, of, of, _CMP_UNORD_Q);
@@ -69,7 +69,6 @@ struct Lanes<8> {
         const Mask strange = _mm512_mask_cmp_pd_mask(mask, of, of, _CMP_UNORD_Q);
         return _mm512_mask_set1_epi64(x, strange, 0x7ff8000000000000);
     }
-    // The same of double.
     static __m512i add(__m512i to, Mask mask, __m512i a, __m512i b) {
         return _mm512_castpd_si512(_mm512_mask_add_pd(_mm512_castsi512_pd(to), mask, _mm512_castsi512_pd(a),
                                                       _mm512_castsi512_pd(b)));

@@ -14,8 +14,8 @@
 #include <emmintrin.h>
 #endif
 
-// For functions that many instantiations share, or that work on a whole batch: a copy of them in every caller
-// costs a second of compile time, and saves nothing.
+// Keeps a function out of line, if many instantiations share it, or it works on a whole batch: a copy of it
+// in every caller costs a second of compile time, and saves nothing.
 #define ZENC_SHARED_CODE __attribute__((noinline))
 
 namespace zenc {
@@ -29,7 +29,7 @@ inline void clear_bytes(void* to, u64 bytes) {
     if (bytes != 0) std::memset(to, 0, bytes);
 }
 
-// For rows: a few cache lines are copied before a call of memcpy has chosen its way.
+// Copies a row: a few cache lines are copied before a call of memcpy has chosen its way.
 inline void copy_short(void* to, const void* from, u64 bytes) {
     constexpr u64 LINE = 64;
     constexpr u64 MOST_LINES = 16;
@@ -43,7 +43,7 @@ inline void copy_short(void* to, const void* from, u64 bytes) {
 
 constexpr u64 LINE_BYTES = 64;
 
-// One line, past the caches; `to` is aligned to a line. Only where CAN_STREAM.
+// Streams one line past the caches; `to` is aligned to a line. Only where CAN_STREAM.
 #if defined(__AVX512F__) || defined(__SSE2__)
 constexpr bool CAN_STREAM = true;
 

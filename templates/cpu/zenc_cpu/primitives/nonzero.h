@@ -82,7 +82,7 @@ inline void settle(Bits* values, u64 n) {
         for (u64 i = 0; i < n; ++i) values[i] = magnitude_bits(values[i]) == 0 ? Bits{0} : values[i];
 }
 
-// The same as occupied_word, and rows that are zero become +0: a sum in place leaves alone what no rank has.
+// occupied_word that also turns rows of zeros into +0: a sum in place leaves alone what no rank has.
 template <class Bits>
 inline u64 settle_word(Bits* rows, u64 n, One) {
     settle(rows, n);

@@ -16,7 +16,7 @@ class Blocks {
 public:
     Blocks(u8* memory, u64 size) : memory_(memory), size_(size) {}
 
-    // Where a block for `bytes` begins; -1 if there is no room.
+    // Takes a block for `bytes`, and returns where it begins; -1 if there is no room.
     i64 take(u64 bytes) {
         if (bytes > size_) return -1;  // before anything is reckoned with a length that a peer has told
         const u64 size = rounded(bytes);

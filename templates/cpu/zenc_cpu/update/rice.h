@@ -22,7 +22,7 @@ inline u64 rice_bits(u64 x, u64 low, u64 all) {
     return ones < MOST_ONES ? ones + 1 + low : MOST_ONES + all;
 }
 
-// How many lower bits make the codes of x [n] shortest, as far as the widths of the numbers tell.
+// The number of lower bits that makes the codes of x [n] shortest, as far as the widths of the numbers tell.
 inline u64 best_low_bits(const u64* x, u64 n, u64 all) {
     u64 of_width[65] = {};
     for (u64 i = 0; i < n; ++i) ++of_width[bit_width(x[i])];

@@ -7,14 +7,14 @@
 
 namespace zenc {
 
-// Sums of N values each, as a lane has them.
+// The sums of N values, as one lane holds them.
 template <class T, u32 N>
 struct Added {
     Columns<T, N> gradient;
     Columns<float, N> residual, velocity;
 };
 
-// The gradient's type for what is added.
+// `Adding` with the type of its gradient.
 template <class T>
 struct Accumulating {
     const Adding& of;
@@ -36,7 +36,7 @@ struct Accumulating {
         return found;
     }
 
-    // Value k of `found`; its velocity goes on.
+    // Returns value k of `found`, and updates its velocity.
     template <u32 N>
     ZENC_DEVICE float sum(Added<T, N>& found, u32 k) const {
         float added = Type<T>::widen(found.gradient.of[k]);
@@ -53,13 +53,13 @@ struct Accumulating {
     }
 };
 
-// What was found of values on the way: sums of squares, and the greatest magnitude.
+// Sums of squares of the values that a thread has seen, and their greatest magnitude.
 struct Accumulated {
     double gradient, left;
     u32 greatest;
 };
 
-// N values from number i on are written, those of a search that is over taken at once. Visits magnitudes.
+// Writes N values from number i on, after a finished search has taken its own, and visits their magnitudes.
 template <u32 N, class T, class Visit>
 ZENC_DEVICE void store_sums(const Accumulating<T>& sums, u64 i, Added<T, N>& found, const Search& search,
                             Accumulated& facts, Visit visit) {
@@ -91,7 +91,7 @@ ZENC_DEVICE void store_sums(const Accumulating<T>& sums, u64 i, Added<T, N>& fou
 constexpr u32 ROUND = 8 * THREADS;    // values that a block adds up before its threads meet
 constexpr u32 ASIDE = 3 * ROUND / 2;  // units that it puts aside before it lists them
 
-// What a block adds to the list of a part: units that it has put aside, which get room together.
+// A block's additions to the list of a part: units that its threads have put aside.
 struct Listing {
     u64* list;
     u64 room;
@@ -103,8 +103,7 @@ struct Listing {
         aside[atomicAdd(put, 1U)] = static_cast<u64>(magnitude) << 32 | number;
     }
 
-    // Threads meet. Lists what they have put aside, if there is not room for one more round, or it is the
-    // end.
+    // Lists what was put aside if one more round might not fit, or at the end. Threads meet here.
     ZENC_DEVICE void flush(bool end) const {
         ZENC_SHARED(u64, first, 1);
         __syncthreads();
@@ -122,7 +121,7 @@ struct Listing {
     }
 };
 
-// Adds up the values of a part, of which this block has some, and lists those that may be taken.
+// Accumulates this block's values of a part, and lists those that may be taken.
 template <class T>
 ZENC_DEVICE void accumulate_part(const Accumulating<T>& sums, const Selecting& by, const Search& search,
                                  const Listing& listing, Accumulated& facts) {
@@ -157,9 +156,9 @@ ZENC_DEVICE void accumulate_part(const Accumulating<T>& sums, const Selecting& b
     }
 }
 
-// out = residual + gradient; with `velocity_out` that becomes m * velocity + gradient, and is added instead.
-// The greatest magnitude of it raises *greatest; null: values are looked at alone. With searches their units
-// are listed that may be taken; without, `order` is null.
+// out = residual + gradient; with `velocity_out`, that becomes m * velocity + gradient and is added in place
+// of the gradient. The greatest magnitude raises *greatest; if that is null, values are only looked at.
+// Searches get lists of the units that they may take; without searches, `order` is null.
 template <class T>
 ZENC_DEVICE void accumulate(const Adding& of, u64 n, u64* greatest, double* squares, double* left,
                             const Selecting& by) {
@@ -194,8 +193,8 @@ ZENC_DEVICE void accumulate(const Adding& of, u64 n, u64* greatest, double* squa
     store_sum_of_block(facts.left, left);
 }
 
-// Which magnitude somewhat more units than are wanted reach, by a sample of those of each part that is to be
-// guessed: its upper bits.
+// Guesses, by a sample of each part whose search asks for it, the magnitude that slightly more units reach
+// than are wanted; only its upper bits.
 template <class T>
 ZENC_DEVICE void guess_least(const Adding& of, const Selecting& by) {
     ZENC_SHARED(u32, reached, 31);
@@ -224,7 +223,7 @@ ZENC_DEVICE void guess_least(const Adding& of, const Selecting& by) {
     });
 }
 
-// A sample of the magnitudes of `drawn` values, one of each of as many stretches of the n.
+// A sample: the magnitudes of `drawn` values, one from each of as many stretches of the n.
 template <class T>
 ZENC_DEVICE void draw_sample(const Adding& of, u64 n, u64 drawn, u64 key, float* out) {
     const Accumulating<T> sums{of};
@@ -241,8 +240,7 @@ ZENC_DEVICE u32 greatest_of(const T* values) {
     return greatest;
 }
 
-// The magnitude of each row, without sign, is that of its greatest value; of rows of one value it is written,
-// too.
+// out [rows] = the greatest magnitude in each row; for rows of one value, that value's.
 template <class T>
 ZENC_DEVICE void row_magnitudes(const T* values, u64 rows, u64 width, float* out) {
     if (width == 1) {

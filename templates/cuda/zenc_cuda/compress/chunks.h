@@ -18,7 +18,7 @@ ZENC_DEVICE u32* lengths_of(const CodedRow& row) {
     return reinterpret_cast<u32*>(row.bytes + CODED_HEADER);
 }
 
-// The bytes of the chunks below one, the lengths in front of all included.
+// Returns the bytes in front of a chunk: all lengths, and the chunks before it.
 ZENC_DEVICE u64 bytes_before(const CodedRow& row, u64 chunk) {
     u64 bytes = 0;
     for (u64 k = lane(); k < chunk; k += WARP) bytes += lengths_of(row)[k] & ~STORED;
@@ -32,7 +32,7 @@ ZENC_DEVICE void pack_chunk(const Multiple<float>& of, u64 first, u64 n, u32 bit
     }
 }
 
-// Chunks in the rooms of `work`, and their lengths. The facts of rows are known.
+// Codes chunks into their rooms in `work`, and writes their lengths. The facts of rows are known.
 ZENC_DEVICE void code_chunks(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
@@ -54,7 +54,7 @@ ZENC_DEVICE void code_chunks(const CodedRow* rows, u64 n) {
     });
 }
 
-// Chunks one after another behind their lengths, and what stands in front of these.
+// Moves chunks together behind their lengths, and writes what stands in front of these.
 ZENC_DEVICE void join_chunks(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
@@ -74,7 +74,7 @@ ZENC_DEVICE void join_chunks(const CodedRow* rows, u64 n) {
     });
 }
 
-// A chunk of some length, in place of whose numbers their values come.
+// Decodes a chunk of `length` bytes into values.
 ZENC_DEVICE bool read_chunk(const CodedRow& row, u64 chunk, u64 at, u64 length, bool stored) {
     const u32 bits = static_cast<u32>(row.code.bits);
     const u64 first = chunk * CHUNK, numbers = row.n - first < CHUNK ? row.n - first : CHUNK;
@@ -96,7 +96,7 @@ ZENC_DEVICE bool read_chunk(const CodedRow& row, u64 chunk, u64 at, u64 length, 
     return right != 0;
 }
 
-// The values of rows from bytes of which there are `code.block` of each.
+// Decodes rows, each from `code.block` bytes.
 ZENC_DEVICE void decode_chunks(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];

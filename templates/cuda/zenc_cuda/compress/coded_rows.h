@@ -6,8 +6,8 @@
 
 namespace zenc {
 
-// The facts of values that are multiples of one power of two: the greatest magnitude, and the complement of
-// the lowest bit of any.
+// Finds the facts of values that are multiples of one power of two: the greatest magnitude, and the
+// complement of the lowest bit that any of them has.
 template <class T>
 ZENC_DEVICE void find_step(const CodedRow& row) {
     u32 greatest = 0, least = 0;
@@ -23,7 +23,7 @@ ZENC_DEVICE void find_step(const CodedRow& row) {
     atomicMax(row.facts + 1, static_cast<u64>(least));
 }
 
-// The exponent of the greatest power of two that all are multiples of: as common_exponent for CPUs.
+// The exponent of the greatest power of two that divides all values: common_exponent on CPUs.
 ZENC_DEVICE int step_exponent(const u64* facts) {
     const u32 least = ~static_cast<u32>(facts[1]);
     if (facts[0] >= INFINITE) return NOT_FINITE;
@@ -31,7 +31,7 @@ ZENC_DEVICE int step_exponent(const u64* facts) {
     return least >> 23 ? static_cast<int>(least >> 23) - 127 : static_cast<int>(bit_length(least)) - 150;
 }
 
-// Values by their integers, which pack by their offset from the least. Nothing is lost.
+// Values as integer multiples of a step, packed as offsets from the least integer. Nothing is lost.
 template <class T>
 struct Multiple {
     const T* values;
@@ -53,7 +53,7 @@ struct Multiple {
     }
 };
 
-// Of the n numbers from `first` on those of a window.
+// Packs a window's share of n numbers, from number `first` on.
 template <class T>
 ZENC_DEVICE void pack_numbers(const Multiple<T>& of, u64 first, u64 n, u32 bits, u8* to) {
     Drawn nothing;
@@ -95,7 +95,7 @@ ZENC_DEVICE Source<T> source_of(const CodedRow& row) {
     return {static_cast<const T*>(row.values), row.before, row.how};
 }
 
-// The scales of all rows whose codes have some, in blocks too long for one warp, or facts of them.
+// Finds the scales of rows whose blocks are too long for one warp, and the facts of rows that have one step.
 template <class T>
 ZENC_DEVICE void scale_rows(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
@@ -109,8 +109,8 @@ ZENC_DEVICE void scale_rows(const CodedRow* rows, u64 n) {
     });
 }
 
-// All bytes but scales, zeros up to a multiple of 8 behind them; and what the bytes mean, where that is
-// wanted.
+// Writes all bytes but scales, with zeros up to a multiple of 8 behind them; and the values that the bytes
+// mean, where a row wants them.
 template <class T>
 ZENC_DEVICE void encode_rows(const CodedRow* rows, u64 n) {
     for_each_segment(n, [&](u64 i) {
@@ -158,8 +158,8 @@ ZENC_DEVICE void load_piece(const Code& code, const CodedRow& row, const Divider
     }
 }
 
-// The values of targets[i]: the sum of its pieces, added in their order, of which some have a code of blocks,
-// the same for all. All of them have all slots.
+// targets[i] = the sum of its pieces, added in their order. All have all slots; some pieces are still in a
+// code of blocks, which all of these share.
 template <class T>
 ZENC_DEVICE void sum_rows(const CodedRow* targets, u64 n, const Pieces* of, const CodedRow* pieces) {
     constexpr u32 N = 4;
@@ -189,7 +189,7 @@ ZENC_DEVICE void sum_rows(const CodedRow* targets, u64 n, const Pieces* of, cons
     });
 }
 
-// *greatest is raised to the greatest magnitude of rows: of their values, or of scales that tell of them.
+// Raises *greatest to the greatest magnitude in rows, found in their values or bounded by their scales.
 template <class T>
 ZENC_DEVICE void raise_of_rows(const CodedRow* rows, u64 n, u64* greatest) {
     for_each_segment(n, [&](u64 i) {

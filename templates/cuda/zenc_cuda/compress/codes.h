@@ -17,13 +17,13 @@ ZENC_DEVICE u32 greatest_of_warp(u32 value) {
     return value;
 }
 
-// Lanes 16 apart first, then 8 apart: what lane 0 gets is what LaneSums adds on CPUs.
+// Adds lanes 16 apart first, then 8 apart: lane 0 gets the same sum as from LaneSums on CPUs.
 ZENC_DEVICE double sum_of_lanes(double value) {
     for (int by = WARP / 2; by != 0; by /= 2) value += __shfl_xor_sync(ALL_LANES, value, by);
     return value;
 }
 
-// Values as they count: with what is added to them, and +0 for each -0 if they are cleared of these.
+// Values as a code reads them: with what is added, and with +0 for each -0 if signs are cleared.
 template <class T>
 struct Source {
     const T* values;
@@ -36,8 +36,7 @@ struct Source {
     }
 };
 
-// The scales of the blocks of `values` from number `at` on, `by` apart, up to that of value `end`; to their
-// places in `out`.
+// Writes the scales of blocks at, at + by, ..., up to that of value `end`, to their places in `out`.
 template <class Code, class T>
 ZENC_DEVICE void scale_blocks(const Code& code, const Source<T>& from, u64 at, u64 by, u64 end, u64 block,
                               float* out) {
@@ -75,7 +74,7 @@ private:
     Philox words_{};
 };
 
-// Where to put what is lost of values, which is added to what is there, or set.
+// The place for the losses of values: they are added to what lies there, or replace it.
 struct Loss {
     float* at;  // or null
     u64 how;
@@ -83,7 +82,7 @@ struct Loss {
     ZENC_DEVICE float before(u64 i) const { return at != nullptr && (how & SETS_LOSS) == 0 ? at[i] : 0.0F; }
 };
 
-// Values as a code has them: the number of each, what it means, and what is lost.
+// Values under a code: the number of each, the value that it means, and the loss.
 template <class Code, class T>
 struct Coded {
     const Code& code;
@@ -94,7 +93,7 @@ struct Coded {
     T* decoded;
     Loss loss;
 
-    // The numbers of values i, i + 32, ..., each of which is asked for once: `decoded` may be `values`.
+    // Encodes values i, i + 32, ... Each is read before it is written: `decoded` may be `values`.
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, Drawn& drawn, u32 (&numbers)[N]) const {
         const bool have_one_block = block.divisor % (N * PACKED_LANES) == 0;
@@ -108,7 +107,7 @@ struct Coded {
             for (u64 s = 0; s < Code::SCALES; ++s)
                 by[k][s] = k == 0 || !have_one_block ? scales[scale + s] : by[0][s];
         }
-        // Of four numbers the first is among the first 32 values of those that draw together.
+        // One Philox call serves four numbers if the first is among the first 32 of those that draw together.
         constexpr bool AT_ONCE = Code::RANDOM && N == DRAWN_TOGETHER / PACKED_LANES;
         const Philox words = AT_ONCE ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
 #pragma unroll
@@ -126,7 +125,7 @@ struct Coded {
     }
 
 private:
-    // The same of value i, of what is lost there so far, with a scale and a random word.
+    // Encodes value i, given its loss so far, its scale and a random word.
     ZENC_DEVICE u32 encode(u64 i, float x, float lost, const float* by, u32 random) const {
         const u32 found = is_finite_scale(by) ? code.number(x, by, random) : 0;
         if (loss.at == nullptr && decoded == nullptr) return found;
@@ -137,7 +136,7 @@ private:
     }
 };
 
-// A window of 1,024 values from `first` on.
+// Packs a window of 1,024 values from `first` on.
 template <class Of>
 ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out, Drawn& drawn) {
     auto* word = reinterpret_cast<u32*>(out) + lane();
@@ -161,7 +160,7 @@ ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out, Drawn& 
     }
 }
 
-// The n values from `first` on that make no window: eight of a lane make whole bytes.
+// Packs the n values behind the last window: eight of a lane make whole bytes.
 template <class Of>
 ZENC_DEVICE void pack_rest(const Of& of, u64 first, u64 n, u32 bits, u8* out, Drawn& drawn) {
     for (u64 at = 8 * lane(); at < n; at += 8 * WARP) {
@@ -196,7 +195,7 @@ ZENC_DEVICE void unpack_window(const u8* window, u32 bits, Visit visit) {
     }
 }
 
-// A window of 160 trits: a byte a lane, of five rows.
+// Packs a window of 160 trits: a lane makes a byte of five.
 template <class Of>
 ZENC_DEVICE void pack_trits(const Of& of, u64 first, u8* out, Drawn& drawn) {
     u32 trits[TRITS], byte = 0;
@@ -206,7 +205,7 @@ ZENC_DEVICE void pack_trits(const Of& of, u64 first, u8* out, Drawn& drawn) {
     out[lane()] = static_cast<u8>(byte);
 }
 
-// The n trits from `first` on that make no window, five a byte.
+// Packs the n trits behind the last window, five a byte.
 template <class Of>
 ZENC_DEVICE void pack_last_trits(const Of& of, u64 first, u64 n, u8* out, Drawn& drawn) {
     for (u64 at = lane(); at < ceil_divide(n, TRITS); at += WARP) {
@@ -217,8 +216,8 @@ ZENC_DEVICE void pack_last_trits(const Of& of, u64 first, u64 n, u8* out, Drawn&
     }
 }
 
-// The scales and the integers behind them, by a warp a `span` of whole blocks and windows; for a span of 0
-// the scales are there.
+// Writes scales and the integers behind them; a warp has a `span` of whole blocks and windows. With a span of
+// 0 the scales are there already.
 template <class Code, class T>
 ZENC_DEVICE void encode_values(const Code& code, const Source<T>& from, u64 n, u64 block, u64 span, u32 bits,
                                u64 key, u8* out, T* decoded, const Loss& loss) {
@@ -250,7 +249,8 @@ ZENC_DEVICE void encode_values(const Code& code, const Source<T>& from, u64 n, u
     }
 }
 
-// The number of value i among n, of `bits` bits. `packed` is anywhere, or at a multiple of a Word.
+// Returns number i of n packed ones, of `bits` bits each. `packed` is aligned to a Word: to 4 bytes, or with
+// Word = u8 not at all.
 template <class Word = u32>
 ZENC_DEVICE u32 packed_number(const u8* packed, u64 i, u64 n, u32 bits) {
     const u64 first = i / PACKED_WINDOW * PACKED_WINDOW, place = i - first;
@@ -311,7 +311,7 @@ ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block,
     }
 }
 
-// 16-bit codes: a value a thread.
+// Encodes in 16 bits: a thread a value.
 template <class To, class T>
 ZENC_DEVICE void encode_rounded(bool at_random, u64 key, const Source<T>& from, u64 n, To* out, T* decoded,
                                 const Loss& loss) {

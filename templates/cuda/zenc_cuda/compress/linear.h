@@ -7,13 +7,13 @@
 
 namespace zenc {
 
-// One unit of each of k stretches of as equal a length as there is, for 1 <= k <= n.
+// Draws one unit from each of k stretches of about equal length, for 1 <= k <= n.
 ZENC_DEVICE void draw_units(u64 n, u64 k, u64 key, i64* out) {
     for (u64 i = thread_of_row(); i < k; i += threads_of_row())
         out[i] = static_cast<i64>(drawn_unit(key, i, n, k));
 }
 
-// out [k, width] = the rows of `units`, each of which comes once; what is left of them stays.
+// out [k, width] = the rows of `units`, which differ; what `out` can't hold of them stays in `left`.
 template <class T>
 ZENC_DEVICE void take_units(float* left, const i64* units, u64 k, u64 width, T* out, float* velocity) {
     const Divider by(width);

@@ -6,7 +6,7 @@
 
 namespace zenc {
 
-// Where units go, and what a thread has found on the way. Without a gradient they are marked.
+// The destination of units, and what a thread counts. Without a gradient, units are marked, not moved.
 template <class T>
 struct Destination {
     const Moving& of;
@@ -14,7 +14,7 @@ struct Destination {
     double squares = 0;
     u64 number = 0;
 
-    // Value i of the tensor is taken, or +0 becomes of it; nothing does where those that are taken have bits.
+    // Moves value i if it is taken; otherwise the gradient gets +0 there, unless bits say which are taken.
     ZENC_DEVICE void move(u64 i, bool taken) {
         const bool stays = of.taken != nullptr;
         if (stays && !taken) return;
@@ -30,14 +30,14 @@ struct Destination {
         if (stays && told != 0) set_bits(of.taken + i / 64, 1ULL << (i % 64));
     }
 
-    // Threads meet.
+    // Stores the block's statistics. Threads meet here.
     ZENC_DEVICE void tell() const {
         store_sum_of_block(squares, of.squares);
         add_of_warp(of.number, number);
     }
 };
 
-// What searches that are over take is moved, or marked: listed units alone where others stay as they are.
+// Moves or marks units that finished searches take; only listed ones are read where others may stay.
 template <class T>
 ZENC_DEVICE void take(const Selecting& by, const Moving& of, const Drawing& drawn, T* gradient) {
     Destination<T> to{of, gradient};
@@ -66,14 +66,14 @@ ZENC_DEVICE void take(const Selecting& by, const Moving& of, const Drawing& draw
     to.tell();
 }
 
-// Of a tensor whose bits say what is `taken`, everything else becomes +0.
+// Sets everything in a tensor to +0 but what the bits of `taken` name.
 template <class T>
 ZENC_DEVICE void clear_untaken(T* tensor, u64 n, const u64* taken) {
     for (u64 i = thread_of_row(); i < n; i += threads_of_row())
         if ((taken[i / 64] >> (i % 64) & 1) == 0) tensor[i] = T{};
 }
 
-// All that is marked.
+// Moves all marked units.
 template <class T>
 ZENC_DEVICE void take_marked(const u8* marks, const Moving& of, u64 units, T* gradient) {
     Destination<T> to{of, gradient};
@@ -83,13 +83,13 @@ ZENC_DEVICE void take_marked(const u8* marks, const Moving& of, u64 units, T* gr
     to.tell();
 }
 
-// Of units that the selection before has taken nothing is left for the next one.
+// Zeroes the keys of marked units, so that the next selection can't take them again.
 ZENC_DEVICE void forget_marked(const u8* marks, u64 units, float* keys) {
     for (u64 i = thread_of_row(); i < units; i += threads_of_row())
         if (marks[i]) keys[i] = 0;
 }
 
-// Units of a block of them that reach a magnitude, counted by a warp.
+// Counts, by a warp, the units of a block that reach a magnitude.
 ZENC_DEVICE u64 count_from(const Selecting& by, u64 first, u64 length, u32 magnitude) {
     u64 count = 0;
     for (u64 i = first + lane(); i < first + length; i += WARP)
@@ -97,7 +97,7 @@ ZENC_DEVICE u64 count_from(const Selecting& by, u64 first, u64 length, u32 magni
     return sum_of_warp(count);
 }
 
-// The threshold of the k greatest of a block of units, found bit by bit.
+// Finds, bit by bit, the threshold of the k greatest in a block of units.
 ZENC_DEVICE Threshold threshold_of_block(const Selecting& by, u64 first, u64 length, u64 k) {
     u32 reached = 0;
     for (u32 bit = 1U << 30; bit != 0; bit >>= 1) {
@@ -108,8 +108,8 @@ ZENC_DEVICE Threshold threshold_of_block(const Selecting& by, u64 first, u64 len
     return {reached, k - above};
 }
 
-// The k greatest of each block of `block` units; of a shorter last one as large a share, one at least. A warp
-// has a block of units, and reads it 33 times: blocks are to fit in the first cache.
+// Takes the k greatest of every `block` units, and of a shorter last block the same share, at least one. A
+// warp has a block of units, and reads it 33 times: blocks should fit into the first cache.
 template <class T>
 ZENC_DEVICE void take_of_blocks(const Selecting& by, const Moving& of, u64 units, u64 block, u64 k,
                                 T* gradient) {

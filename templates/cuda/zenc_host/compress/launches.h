@@ -8,7 +8,8 @@
 
 namespace zenc {
 
-// After a failure nothing more is done; when all that is on the stream was waited for `error` says why.
+// Launches on one stream. After a failure nothing more is done; once all that is on the stream has been
+// waited for, `error` says why.
 class Launches {
 public:
     Launches(void* kernels, void* stream, i64 dtype, char* error, u64 size)
@@ -23,8 +24,8 @@ public:
 
     static u64 blocks_for(u64 n) { return blocks_up_to(512, n); }
 
-    // Arguments are words, or structures of words, in the order of the kernel's parameters. Of typed kernels
-    // that of `type`.
+    // Launches the kernel for `type`, if it is typed. Arguments are words, or structures of words, in the
+    // order of the kernel's parameters.
     template <class... Arguments>
     void launch_of(i64 type, const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
         static_assert((... && (sizeof(Arguments) % 8 == 0)), "parameters are made of words");
@@ -42,7 +43,7 @@ public:
         launch_of(dtype, kernel, blocks, rows, arguments...);
     }
 
-    // The same of a thread for each of n things.
+    // Launches a thread for each of n things.
     template <class... Arguments>
     void launch_for(i64 n, const Kernel& kernel, const Arguments&... arguments) {
         launch_of(dtype, kernel, blocks_for(static_cast<u64>(n)), 1, arguments...);
@@ -58,7 +59,7 @@ public:
             check(api.cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, stream), "cuMemcpyDtoDAsync");
     }
 
-    // From memory of the host that stays as it is until the stream is drained.
+    // Copies from host memory, which must stay unchanged until the stream is drained.
     void copy_in(void* memory, const void* host, u64 bytes) {
         if (ok() && bytes != 0)
             check(api.cuMemcpyHtoDAsync_v2(address(memory), host, bytes, stream), "cuMemcpyHtoDAsync");

@@ -51,7 +51,7 @@ struct SelectionWork {
                parts * (sizeof(Search) + sizeof(SearchCounters) + BINS * sizeof(u64));
     }
 
-    // All of it. The list of a part begins where a share of all units before it ends.
+    // The bytes of it all. The list of a part begins where the shares of all units before it end.
     static u64 bytes(u64 units, u64 parts) {
         return cleared(parts) + (units / LISTED_SHARE + 1) * sizeof(u64);
     }
@@ -71,7 +71,7 @@ struct SelectionWork {
     }
 };
 
-// What a selection has found.
+// The findings of a selection.
 struct Selected {
     double squares;  // of the gradient
     double left;     // the squares of what is left
@@ -80,13 +80,13 @@ struct Selected {
     u64 number;      // of values that are taken and not 0
 };
 
-// Whatever reaches a magnitude; it is listed on the way.
+// A search that takes whatever reaches a magnitude, and lists it on the way.
 inline Search threshold_at(u64 magnitude, u64 units) {
     return {0, units, 0, 0, magnitude, EVERY_UNIT, 0, 0, magnitude == 0 ? NONE_LISTED : magnitude, 0};
 }
 
-// The k greatest of some units. So many of a sample are to be listed that fewer than k seldom are: four
-// standard deviations more, if so many have room.
+// A search for the k greatest of some units. Of a sample, enough are to be listed that these are seldom fewer
+// than k: four standard deviations more, if there is room.
 inline Search search_for(u64 first, u64 units, u64 k) {
     const double expected = static_cast<double>(k) * SAMPLED / static_cast<double>(units);
     const auto of_sample = static_cast<u64>(expected + 4 * std::sqrt(expected) + 4);
@@ -94,7 +94,7 @@ inline Search search_for(u64 first, u64 units, u64 k) {
     return {first, units, k, 0, 0, 0, 1, 0, NONE_LISTED, guesses ? of_sample : 0};
 }
 
-// Those of `parts`: first, units and k of each of n.
+// Searches in `parts`: n times first, units and k.
 inline std::vector<Search> searches_of(const i64* parts, i64 n) {
     std::vector<Search> searches;
     for (i64 i = 0; i < n; ++i, parts += 3)
@@ -118,9 +118,9 @@ public:
         launches_.clear(marks, marks == nullptr ? 0 : units);
     }
 
-    // What is to be accumulated: left = residual + gradient [units, width]; with momentum m residual +
-    // velocity_out. Units of single values that are taken get `bits` [units], unless these are null; the
-    // gradient is undefined beside them.
+    // Says what is to be accumulated: left = residual + gradient [units, width]; with momentum m, residual +
+    // velocity_out. Taken units of one value set their `bits` [units], unless that is null; then the gradient
+    // is undefined where no bit is set.
     void add(const void* gradient, const float* residual, float* left, const float* velocity, float m,
              float* velocity_out, u64* bits) {
         left_ = left;
@@ -135,21 +135,23 @@ public:
     // searches for the greatest of them may take are listed on the way.
     void accumulate(const i64* parts, i64 n) { accumulate_for(searches_of(parts, n)); }
 
-    // The same; what reaches a magnitude is listed, or taken at once to `gradient`, which is what is added.
+    // Accumulates; what reaches a magnitude is listed, or taken at once into `gradient`, the one that is
+    // added.
     void accumulate_from(u64 magnitude, void* gradient) {
         adding_.taken = gradient;
         accumulate_for({threshold_at(magnitude, units_)});
     }
 
-    // The same for the exact threshold of a sample, which as large a share of it reaches as `k` is of all.
+    // accumulate_from with the exact threshold of a sample, which as large a share of the sample reaches as
+    // `k` is of all units.
     void accumulate_sampled(u64 k, u64 drawn, u64 key, float* sample, void* gradient) {
         draw(launches_.dtype, adding_, k, drawn, key, sample);
         adding_.taken = gradient;
         list(launches_.dtype, adding_, {threshold_at(0, units_)}, work_.greatest);
     }
 
-    // Selections are of the magnitudes of these values [units, width], which are written: of rows that were
-    // accumulated, or of what needs no float32 of its own.
+    // Has selections go by the magnitudes of these values [units, width], which are written to `magnitudes`:
+    // for rows that were accumulated, or for values that need no float32 of their own.
     void look_at(const void* values, i64 dtype, float* magnitudes) {
         magnitudes_ = magnitudes;
         launches_.launch_of(dtype, ROW_MAGNITUDES, launches_.blocks_for(32 * units_), 1, values,
@@ -157,8 +159,8 @@ public:
         keys_ = magnitudes;
     }
 
-    // The greatest of all parts; `begun`: accumulate has listed what may be taken. `order`: the units of all
-    // parts, one part after another; null: 0, 1, 2 ...
+    // Takes the greatest of each part. `begun`: accumulate has listed what may be taken. `order`: the units
+    // of all parts, one part after another; null for 0, 1, 2 ...
     void take_top(const i64* parts, i64 n, bool begun, const i64* order, void* gradient) {
         const std::vector<Search> searches = searches_of(parts, n);
         forget_marked();
@@ -173,28 +175,28 @@ public:
         order_ = nullptr;
     }
 
-    // Everything, but for what rounding loses; velocities go on.
+    // Takes everything, but for what rounding loses; velocities go on.
     void take_all(void* gradient) {
         clears_ = false;
         take_from(0, gradient);
     }
 
-    // All that reach a magnitude.
+    // Takes all units that reach a magnitude.
     void take_from(u64 magnitude, void* gradient) {
         forget_marked();
         begin({threshold_at(magnitude, units_)});
         take_known(gradient);
     }
 
-    // Those that reach the exact threshold of a sample, at the same share.
+    // Takes the units that reach the exact threshold of a sample, at the same share.
     void take_sampled(u64 k, u64 drawn, u64 key, float* sample, void* gradient) {
         forget_marked();
         draw(DTYPE_F32, keys(), k, drawn, key, sample);
         take_known(gradient);
     }
 
-    // Those that reach a threshold that at least k do, found in halvings from the exact one; after
-    // accumulate.
+    // Takes the units that reach a threshold, found by halving a range from the exact one up, that at least k
+    // units reach; after accumulate.
     void take_bisected(u64 k, i64 steps, void* gradient) {
         forget_marked();
         begin({search_for(0, units_, k)});
@@ -210,7 +212,7 @@ public:
         take_known(gradient);
     }
 
-    // Each unit with a chance of `chance` / 2^31.
+    // Takes each unit with a probability of chance / 2^31.
     void take_random(u64 key, u64 chance, void* gradient) {
         forget_marked();
         begin({threshold_at(MAGNITUDE + 1ULL, units_)});
@@ -223,7 +225,7 @@ public:
                          static_cast<i64>(units_), static_cast<i64>(block), static_cast<i64>(k), gradient);
     }
 
-    // What searches that are over take, as one that accumulate has begun with.
+    // Takes what finished searches take, among them one that accumulate has begun with.
     void take_known(void* gradient, const Drawing& drawn = {0, MAGNITUDE + 1ULL}) {
         const u64 rows = rows_of_parts();
         launches_.launch(TAKE, blocks(units_ * width_, rows), rows, selecting(), moving(), drawn, gradient);
@@ -231,10 +233,10 @@ public:
 
     void take_listed(void* gradient) { take_known(gradient); }
 
-    // Velocities of units that are taken go on.
+    // Lets the velocities of taken units go on.
     void keep_velocities() { clears_ = false; }
 
-    // The threshold of the last search is told.
+    // Reports the threshold of the last search.
     void keep_threshold() { launches_.copy(work_.known, &work_.searches->magnitude, sizeof(u64)); }
 
     void take_marked(void* gradient) {
@@ -242,7 +244,7 @@ public:
                          static_cast<i64>(units_), gradient);
     }
 
-    // Waits for all of it. Returns whether nothing has failed.
+    // Waits for the whole selection, up to `deadline` microseconds. Returns whether nothing has failed.
     bool fetch(i64 deadline, Selected& selected) {
         const u64 blocks = SelectionWork::blocks(parts_);
         found_.resize(4 + 3 * blocks);
@@ -265,12 +267,12 @@ private:
 
     u64 rows_of_parts() const { return std::max<u64>(rows_for(parts_), 1); }
 
-    // Of each row, for n threads in all rows.
+    // The blocks of each row of the grid, for n threads in all rows.
     static u64 blocks(u64 n, u64 rows) {
         return blocks_up_to(std::max<u64>(SelectionWork::BLOCKS / rows, 1), ceil_divide(n, rows));
     }
 
-    // Of units that were taken by an earlier selection nothing is left for the next one.
+    // Zeroes the magnitudes of units that an earlier selection has taken.
     void forget_marked() {
         if (marks_ != nullptr && marked_)
             launches_.launch(FORGET_MARKED, blocks(units_, 1), 1, marks_, static_cast<i64>(units_),
@@ -301,7 +303,7 @@ private:
             launches_.launch(FIND_DIGIT, blocks(units_, rows), rows, by, static_cast<i64>(step));
     }
 
-    // Adds up, and lists what `searches`, which have begun, may take.
+    // Accumulates, and lists the units that `searches`, which have begun, may take.
     void list(i64 dtype, const Adding& adding, const std::vector<Search>& searches, u64* greatest) {
         bool guesses = false, lists = greatest != nullptr;
         for (const Search& search : searches) guesses |= search.of_sample != 0;
@@ -313,7 +315,7 @@ private:
                                 static_cast<i64>(units_ * width_), greatest, work_.gradient, work_.sums, by);
     }
 
-    // Begins with a search that is over: for what reaches the threshold of a sample.
+    // Begins with a finished search, for what reaches the threshold of a sample.
     void draw(i64 dtype, const Adding& of, u64 k, u64 drawn, u64 key, float* sample) {
         const u64 share = static_cast<u64>(static_cast<unsigned __int128>(k) * drawn / units_);
         begin({Search{0, drawn, share == 0 ? 1 : share, 0, 0, 0, 1, 0, NONE_LISTED, 0}});

@@ -24,7 +24,7 @@ struct Frequencies {
     u16 first[N];
     u16 seen;
 
-    // Of the first `likely` symbols all alike.
+    // Begins with the first `likely` symbols equally probable.
     ZENC_HD void begin(u32 likely) {
         const u32 share = (CODED_TOTAL - N * CODED_LEAST) / likely;
         for (u32 i = 0; i < N; ++i)
@@ -157,7 +157,7 @@ public:
         return true;
     }
 
-    // All bytes and one more word of zeros have been read.
+    // Whether all bytes, and one more word of zeros, have been read.
     ZENC_HD bool is_at_end() const { return at_ == bytes_ + 4; }
 
 private:
@@ -199,8 +199,8 @@ ZENC_HD inline int unfolded(u32 number) {
     return number & 1 ? half : -half;
 }
 
-// Of n numbers of `bits` bits, to at most `limit` bytes. Returns how many bytes, 0 if that is not enough, or
-// if a number has more bits.
+// Codes n numbers of `bits` bits in at most `limit` bytes. Returns the number of bytes; 0 if that is not
+// enough, or if a number has more bits.
 template <class Numbers>
 ZENC_HD inline u64 encode_chunk(const Numbers& numbers, u64 n, u32 bits, u8* out, u64 limit) {
     CodedModel model(bits);
@@ -223,7 +223,7 @@ ZENC_HD inline u64 encode_chunk(const Numbers& numbers, u64 n, u32 bits, u8* out
     return coder.has_room() ? coder.finish() : 0;
 }
 
-// One number of a chunk after another.
+// Decodes the numbers of a chunk, one after another.
 class ChunkDecoder {
 public:
     ZENC_HD ChunkDecoder(const u8* in, u64 bytes, u32 bits) : bits_(bits), model_(bits), coder_(in, bytes) {}

@@ -37,7 +37,7 @@ ZENC_HD inline bool is_finite_scale(const float* scale) {
     return magnitude_of(*scale) < INFINITE;
 }
 
-// What every code has; `levels` are those of a step on one side of 0.
+// The base of every code; `levels` are the steps on one side of 0.
 struct BlockCode {
     u32 levels;
 
@@ -49,7 +49,7 @@ struct BlockCode {
     static constexpr bool SQUARED = false;  // whether terms are squares
     static constexpr bool TRITS = false;    // whether integers are packed as trits
 
-    // What a sum is of, of a value.
+    // A value's contribution to a sum.
     ZENC_HD static float part(int, float x) { return x; }
 };
 
@@ -105,7 +105,7 @@ struct Float8 : BlockCode {
     }
 };
 
-// At random: of the norm of a block, or of its greatest magnitude.
+// Rounds at random to multiples of a share of a block's norm, or of its greatest magnitude.
 template <bool NORM>
 struct RandomMultiples : Multiples {
     static constexpr bool RANDOM = true, TRITS = !NORM;
@@ -152,7 +152,7 @@ struct Means : BlockCode {
     static constexpr int SUMS = 2;
     static constexpr bool NEGATIVE = true;
 
-    // Of those at or above 0, and of those below.
+    // A value's contribution to the sum of values at or above 0 (`which` = 0), or to that of those below.
     ZENC_HD static float part(int which, float x) {
         const u32 negative = is_negative(x);
         return float_of(bits_of(x) & (which == 0 ? negative - 1 : 0 - negative));

@@ -16,7 +16,7 @@ ZENC_HD inline u64 packed_bytes(u64 bits, u64 count) {
     return (bits * count + 7) / 8;
 }
 
-// What stands for a trit in a byte: the first of five counts most.
+// Adds a trit to a byte: the first of five counts most.
 ZENC_HD inline u32 add_trit(u32 byte, u32 trit) {
     return byte * 3 + trit;
 }

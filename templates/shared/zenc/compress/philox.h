@@ -28,7 +28,7 @@ ZENC_HD inline Philox philox(u64 key, u64 low, u64 high) {
     return {{a, b, c, d}};
 }
 
-// Of 128 slots one after another those with one rest mod 32 share a counter: lanes of a vector have one each.
+// Slots that share 32 counters, one for each rest mod 32: lanes of a vector have one each.
 constexpr u64 DRAWN_TOGETHER = 128;
 
 // The random word of a slot.
@@ -46,7 +46,7 @@ ZENC_HD inline u64 stretch_begin(u64 i, u64 n, u64 k) {
     return i * (n / k) + i * (n % k) / k;
 }
 
-// One unit of stretch i, for 1 <= k <= n < 2^32 k.
+// Draws a unit from stretch i, for 1 <= k <= n < 2^32 k.
 ZENC_HD inline u64 drawn_unit(u64 key, u64 i, u64 n, u64 k) {
     const u64 first = stretch_begin(i, n, k);
     return first + random_below(random_word(key, i), stretch_begin(i + 1, n, k) - first);

@@ -27,7 +27,7 @@ struct Search {
     u64 of_sample;  // of a sample so many units are to reach it, which says what it is; 0: it is known
 };
 
-// What blocks change while others read the search.
+// The state of a search that blocks change while others read the search.
 struct SearchCounters {
     u64 listed;   // units in the list
     u64 arrived;  // blocks that have counted
@@ -45,7 +45,7 @@ struct Adding {
     u64 clears;           // whether velocities of what is taken at once become 0
 };
 
-// What a search is over.
+// The data that searches go over.
 struct Selecting {
     Search* searches;  // of `parts`
     SearchCounters* counters;
@@ -57,7 +57,7 @@ struct Selecting {
     u64* list;          // [units / LISTED_SHARE] of all parts: magnitude << 32 | number in the part
 };
 
-// What selected units are moved from and to, and what is counted by each block of the launch.
+// The data that selected units are moved from and to, and what each block of the launch counts.
 struct Moving {
     u64 width;        // values of a unit
     float* left;      // [units, width]
@@ -78,7 +78,7 @@ struct Digit {
     u64 bits;
 };
 
-// All digits of a search: of a magnitude, and of a number below `units`.
+// The number of digits of a search: those of a magnitude, and of a number below `units`.
 ZENC_HD inline u64 search_digits(u64 units) {
     u64 digits = MAGNITUDE_DIGITS;
     for (u64 rest = units == 0 ? 0 : units - 1; rest != 0; rest >>= NUMBER_BITS) ++digits;

@@ -39,7 +39,7 @@ struct SketchGroups {
         return (turn * count + (place < count ? place : place - count)) * SKETCH_RUN;
     }
 
-    // Of each row.
+    // The cells of a group in each row.
     ZENC_HD u64 first_cell(u64 group) const { return stretch_begin(group, cells, count); }
     ZENC_HD u64 cells_of(u64 group) const { return first_cell(group + 1) - first_cell(group); }
 
@@ -47,7 +47,7 @@ struct SketchGroups {
     ZENC_HD u64 most_units() const { return turns * SKETCH_RUN; }
 };
 
-// Of four rows from `row` on, those of a unit: the upper bits of a word are the cell, the lowest is the sign.
+// A unit's words in four rows from `row` on: the upper bits of a word are the cell, the lowest is the sign.
 ZENC_HD inline Philox sketch_words(u64 key, u64 unit, u32 row) {
     return philox(key, unit, row / ROWS_DRAWN_TOGETHER);
 }

@@ -27,7 +27,7 @@ ZENC_HD inline float step_of(float greatest, u32 levels) {
     return float_of(exact & ~spared);
 }
 
-// What a value is divided by: of a block of zeros the step is 0.
+// The divisor of values, given their step, which is 0 for a block of zeros.
 ZENC_HD inline float divisor_of(float step) {
     return step == 0 ? 1.0F : step;
 }
