@@ -29,9 +29,9 @@ struct Slot {
     u64 offset, bytes, nothing;
 };
 
-// A ring of slots, from one sender to one receiver. It lies in the file of the receiver, and begins as zeros. A
-// loan is free again some time after its message was read, and there are as many slots as loans: so no slot is
-// written to before it was read.
+// A ring of slots, from one sender to one receiver. It lies in the file of the receiver, and begins as zeros.
+// A loan is free again some time after its message was read, and there are as many slots as loans: so no slot
+// is written to before it was read.
 struct Ring {
     std::atomic<u32> published;  // messages, modulo 2^32: what the receiver waits on
     std::atomic<u32> sleepers;   // threads of the receiver
