@@ -84,7 +84,7 @@ ncclResult_t replay(void* to, u64 bytes, CUstream stream) {
 
 extern "C" {
 
-// From now on the messages that `rank` receives are kept, in place of those that were.
+// Keeps the messages that `rank` receives from now on, in place of those that were kept.
 ZENC_EXPORT void replay_record(int rank) {
     recorded = rank;
     replays = false;
@@ -92,8 +92,8 @@ ZENC_EXPORT void replay_record(int rank) {
     kept.clear();
 }
 
-// From now on the recorded rank has no peers. What it asks for begins anew: returns how much it had asked for
-// since it last did.
+// Leaves the recorded rank without peers from now on. Its requests begin anew: returns the bytes that it had
+// asked for since it last did.
 ZENC_EXPORT u64 replay_begin() {
     replays = true;
     const u64 before = next;
@@ -101,7 +101,7 @@ ZENC_EXPORT u64 replay_begin() {
     return before;
 }
 
-// How many messages are kept, and in `bytes` how large they are together.
+// Returns the number of messages that are kept, and in `bytes` their size together.
 ZENC_EXPORT u64 replay_kept(u64* bytes) {
     *bytes = 0;
     for (const Kept& each : kept) *bytes += each.bytes;

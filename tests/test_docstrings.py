@@ -24,7 +24,7 @@ DANGLING = re.compile(
 HEADLESS = re.compile(rf"(?:From|Some|All|One call|The ways|{ASKING})\b")
 """Beginnings of no header of the templates."""
 STANDING = re.compile(r"(?:All|One|On|Whether|This (?:lane|rank|thread)'s)\b")
-"""Beginnings that comments of the templates may have all the same: ``Whether ...`` says what a predicate returns."""
+"""Beginnings that comments of C++ may have all the same: ``Whether ...`` says what a predicate returns."""
 VAGUE = re.compile(r"\b(?:is none|so many|what is)\b")
 """Phrases of no docstring, but for the help of commands: ``zenc``'s, and module docstrings that programs print."""
 VERBS = """
@@ -167,15 +167,16 @@ def test_headers_begin_with_a_noun() -> None:
 
 
 def comments(path: Path) -> Iterator[str]:
-    """Yield the first line of each comment in a file of the templates."""
+    """Yield the first line of each comment in a file of C++, or in a template of one."""
     lines = [line.strip() for line in path.read_text(encoding="utf-8").split("\n")]
     for before, line in pairwise(["", *lines]):
         if line.startswith("// ") and not before.startswith("//"):
             yield line.removeprefix("// ")
 
 
-def test_comments_of_templates_can_be_understood_alone() -> None:
-    files = [path for kind in ("h", "cpp", "j2") for path in TEMPLATES.rglob(f"*.{kind}")]
+def test_comments_of_c_plus_plus_can_be_understood_alone() -> None:
+    folders = [PACKAGE.parent / folder for folder in ("templates", "tests", "benchmarks")]
+    files = [path for folder in folders for kind in ("h", "cpp", "j2") for path in folder.rglob(f"*.{kind}")]
     found = [(path, line) for path in files for line in comments(path)]
     assert len(found) > 1000
     assert [f"{path}: {line}" for path, line in found if DANGLING.match(line) and not STANDING.match(line)] == []

@@ -19,8 +19,8 @@ Result submit(Stream* stream, Post post, const void* series = nullptr);
 Result submit(Stream* stream, Work work);
 Result submit(Stream* stream, GraphExec& graph);
 
-// What stands in the way of waiting for a stream or asking for its state; of the same for an event; of calls
-// that CUDA has as unsafe while streams capture, as of memory.
+// The result of an attempt to wait for a stream or ask for its state, to wait for an event, or to make calls
+// that CUDA has as unsafe while streams capture, as of memory: a failure if captures stand in the way.
 Result check_wait(Stream* stream);
 Result check_wait(const Event& event);
 Result check_unsafe();

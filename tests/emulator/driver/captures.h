@@ -38,7 +38,7 @@ private:
     Unseen unseen_;
 };
 
-// Those that nobody has ended.
+// The captures that nobody has ended.
 extern std::set<SharedCapture> captures;
 
 // Null for none.

@@ -100,7 +100,7 @@ Result cuStreamCreate(Stream** stream, unsigned flags) {
     return SUCCESS;
 }
 
-// When all that is on it is done.
+// Destroys a stream once all that is on it is done.
 Result cuStreamDestroy_v2(Stream* stream) {
     if (!streams.remove(stream)) return INVALID_HANDLE;
     forget(stream);

@@ -23,12 +23,12 @@ struct Node {
     Nodes after;  // earlier ones
 };
 
-// Its nodes in the order in which they were captured.
+// A graph: its nodes, in the order in which they were captured.
 class Graph {
 public:
     size_t add(Post post, Nodes after);
 
-    // These nodes, and all that they come after: one flag a node.
+    // A flag for each node: whether it is one of these, or comes before one.
     std::vector<char> behind(const Nodes& nodes) const;
 
     const std::vector<Node>& nodes() const { return nodes_; }

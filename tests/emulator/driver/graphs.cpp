@@ -69,7 +69,7 @@ Result cuGraphLaunch(GraphExec* exec, Stream* stream) {
     return execs.has(exec) ? submit(stream, *exec) : INVALID_VALUE;
 }
 
-// When all of it that was launched is done.
+// Destroys a graph once all its launches are done.
 Result cuGraphExecDestroy(GraphExec* exec) {
     if (!execs.remove(exec)) return INVALID_VALUE;
     delete exec;

@@ -37,7 +37,7 @@ Result allocate(const char* function, Kind kind, size_t bytes, void** out) {
     return SUCCESS;
 }
 
-// At once, whatever still runs: an address sanitizer then says so.
+// Frees memory at once, whatever still runs: then an address sanitizer reports what still uses it.
 Result deallocate(Kind kind, void* memory) {
     if (!current_context()) return INVALID_CONTEXT;
     if (!memory) return SUCCESS;

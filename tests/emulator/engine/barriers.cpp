@@ -1,4 +1,4 @@
-// Where threads of a block meet: __syncthreads, and what lanes of a warp do together.
+// Meetings of a block's threads: __syncthreads, and what lanes of a warp do together.
 #include "engine/sanitizers.h"
 #include "engine/worker.h"
 

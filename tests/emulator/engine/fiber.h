@@ -17,7 +17,7 @@ public:
     // Leaves `from`, which runs; returns when something switches back to it.
     static void change(Fiber& from, Fiber& to);
 
-    // To be called first on a new stack: it came from `from`.
+    // Must be called first on a new stack, which came from `from`.
     static void arrived_from(Fiber& from);
 
     // Forgets what was on the stack: the fiber starts at its entry again.

@@ -72,7 +72,7 @@ private:
     bool stopping_ = false;
 };
 
-// What a thread needs for its launches, from its first one to its end.
+// The means of a thread for its launches, from its first one to its end.
 class Teams {
 public:
     ~Teams() {

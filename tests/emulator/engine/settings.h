@@ -1,4 +1,4 @@
-// What the environment says about every launch. Read once.
+// Settings of every launch from the environment, read once.
 #pragma once
 
 #include "zenc/mix.h"

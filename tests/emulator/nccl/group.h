@@ -57,7 +57,7 @@ std::string described(const Reduction& reduction, int rank);
 // The first thing of a group that is not done.
 std::string described_first_left(const Group& group);
 
-// Why the groups, one a rank, can't be reduced with each other; empty if they can.
+// Returns why the groups, one a rank, can't be reduced with each other; empty if they can.
 std::string disagreement(const std::vector<Group*>& groups);
 
 // Does all reductions of the groups, one a rank: values are joined in the order of the ranks.

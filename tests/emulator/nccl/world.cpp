@@ -108,8 +108,8 @@ void World::post(Group& group, Stream* stream) {
     find_deadlock();
 }
 
-// As if all that it may post next were posted already, behind the groups. Of a rank that several threads post
-// for nobody knows what comes next.
+// Sleeps as if all that it may post next were posted already, behind the groups. Nobody knows what comes next
+// from a rank that several threads post for.
 std::set<u64> World::sleep(const Groups& groups) {
     std::set<u64> tickets;
     Unseen unseen;
@@ -178,7 +178,7 @@ void World::meet(Group& group) {
             fail(group.rank, NCCL_REMOTE_ERROR, text("rank %d aborted", rank));
 }
 
-// When all ranks have come with a reduction.
+// Reduces, once all ranks have come with a reduction.
 void World::meet_to_reduce() {
     std::vector<Group*> groups;
     for (const Rank& rank : ranks_)

@@ -34,7 +34,8 @@ public:
     // Gives the rank's next group its place, and another on the stream.
     void post(Group& group, Stream* stream);
 
-    // This thread waits for groups, and posts nothing until they have ended. Returns a ticket to wake it by.
+    // Has this thread wait for groups, and post nothing until they have ended. Returns a ticket to wake it
+    // by.
     static std::set<u64> sleep(const Groups& groups);
     static void wake(const std::set<u64>& tickets);
 

@@ -67,7 +67,7 @@ void exchange(const Memory& memory, int peer, Communicator* communicator, Stream
     CHECK(ncclAllReduce(own, own, N, UINT64, MAXIMUM, communicator, stream));
 }
 
-// What a rank works with.
+// The streams of a rank, its event, and an adder.
 struct Streams {
     const Adder adder;
     Stream *first = nullptr, *second = nullptr;

@@ -63,7 +63,8 @@ void __asan_storeN_noabort(const void* at, uint64_t bytes) {
 }
 void __asan_handle_no_return() {}
 
-// From here on sectors of all memory count but that of threads and, as this says, blocks; null: none.
+// Counts sectors of all memory from now on, but not of threads, nor of what `is_of` says is of blocks. With
+// null it counts none.
 void count_everywhere(bool (*is_of)(const void* at)) {
     is_of_block = is_of;
 }

@@ -129,7 +129,7 @@ void round_trip(const Geometry<Mapping>& geometry, u64 n) {
 
 std::vector<u64> block_tables;
 
-// Where single elements are permuted, with tables until the next call.
+// The geometry of permuted single elements, whose tables live until the next call.
 Geometry<PermutedBlocks> permuted(u64 units, u64 width, u64 parts, u64 block) {
     const auto signed_ = [](u64 n) { return static_cast<i64>(n); };
     const Geometry<PermutedBlocks> plain(signed_(units), signed_(width), signed_(parts),

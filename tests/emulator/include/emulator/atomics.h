@@ -6,7 +6,7 @@
 
 namespace emulator {
 
-// What the compiler checks of loads and stores, but not of its own atomic functions.
+// Checks the address of an atomic function, as the compiler checks those of loads and stores.
 template <class T>
 void check_aligned(const T* p, const char* file, int line) {
     if (reinterpret_cast<u64>(p) % sizeof(T) != 0)
@@ -75,7 +75,7 @@ inline void __nanosleep(unsigned) {
     emulator_pause();
 }
 
-// As templates/cuda/zenc_cuda/platform.h has them for a GPU.
+// The functions that templates/cuda/zenc_cuda/platform.h has for a GPU.
 inline __attribute__((always_inline)) void set_bits(unsigned long long* word, unsigned long long bits) {
     atomicOr(word, bits);
 }

@@ -7,7 +7,7 @@ namespace emulator {
 
 using u64 = unsigned long long;
 
-// Where a thread of the GPU is.
+// The place of a thread of the GPU.
 struct Here {
     uint3 thread, block;
     dim3 threads, blocks;  // of the block; of the grid

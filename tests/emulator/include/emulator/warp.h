@@ -65,7 +65,7 @@ unsigned __match_any_sync(unsigned mask, T value, EMULATOR_PLACE) {
         emulator_warp(emulator::WarpOp::MATCH, mask, emulator::word_of(value), 0, 32, file, line));
 }
 
-// These need a GPU of generation 8.0.
+// Reductions of a warp, which need a GPU of generation 8.0.
 #define EMULATOR_REDUCE(name, op)                                                                          \
     inline unsigned name(unsigned mask, unsigned value, EMULATOR_PLACE) {                                  \
         return static_cast<unsigned>(emulator_warp(emulator::WarpOp::op, mask, value, 0, 32, file, line)); \
