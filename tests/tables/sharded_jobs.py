@@ -187,6 +187,8 @@ def beside_ddp(group: dist.ProcessGroup, scheme: str) -> dict[str, Any]:
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["table.weight"])
         ddp = DistributedDataParallel(model, process_group=group)
         if sharded:
+            model.out.sparse = True  # an attribute of anybody's: gradients are sparse of embeddings alone
+            assert zenc.attach(ddp, scheme, dense=["out.weight"]).parameters == ("out.weight",), "DDP has no table"
             tables = zenc.ShardedTableOptimizer(
                 [model.table.weight], torch.optim.SparseAdam, scheme, group=group, lr=0.1
             )

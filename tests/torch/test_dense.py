@@ -188,7 +188,7 @@ def test_a_rank_that_dies_in_training():
 
 def test_dense_parameters_that_are_none(four):
     text = failure(four, "dense_refused", name="head.weights")
-    assert "error[unknown-parameter]: the model has no parameter 'head.weights' to train" in text
+    assert "error[unknown-parameter]: DDP has no parameter 'head.weights' of the model to train" in text
     assert "did you mean 'head.weight'?" in text
     assert "error[sparse-already]: 'words.weight' has sparse gradients" in failure(
         four, "dense_refused", name="words.weight"

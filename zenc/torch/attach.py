@@ -39,6 +39,7 @@ from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState
 from zenc.torch.loadable import keepers_of
 from zenc.torch.parameters import (
+    NamedParameters,
     UnusedWatch,
     all_dense_parameters,
     dense_parameters,
@@ -46,6 +47,7 @@ from zenc.torch.parameters import (
     model_told,
     served_by,
     sparse_parameters,
+    trained_parameters,
 )
 from zenc.torch.profiled_model import ensure_profiled
 from zenc.torch.slot import Slot, release, take
@@ -209,13 +211,13 @@ class _AttachOptions:
         profiler = self.profiler or Profiler(SAMPLED_EVERY)
         named = self._agreed(ddp_model, profiler, dry_run=True)
         asked = (*named.sparse, *named.rows, *named.together)
-        return observed(ddp_model, named.names, asked, self.deadline, profiler)
+        return observed(ddp_model, named.trained, asked, self.deadline, profiler)
 
     def attached(self, ddp_model: DistributedDataParallel, before: Attachment | None = None) -> Attachment:
         """Return the handle of the scheme at work, which goes on from the state of ranks that had it ``before``."""
         named = self._agreed(ddp_model, self.profiler)
         group, seconds = ddp_model.process_group, deadline_of(self.deadline, ddp_model.process_group)
-        state = self._loaded(ddp_model.module, named, group, seconds)
+        state = self._loaded(named, group, seconds)
         agreement = GroupAgreement(state.collective.communicator, seconds)
         try:
             slot, goes_on = agreement.obtained(
@@ -273,19 +275,20 @@ class _AttachOptions:
         return {name: str(value) for name, value in given.items()}
 
     def _named(self, ddp_model: DistributedDataParallel) -> _Named:
-        model, dense = ddp_model.module, self.dense
+        model, dense, trained = ddp_model.module, self.dense, trained_parameters(ddp_model)
         later = {"profiler": self.profiler, "optimizer": self.optimizer, "shared_memory": self.shared_memory}
         ensure_types(attach, join=self.join, **later)  # they are used when ranks can hear of no error
         if self.model is not None:
-            ensure_profiled(model, self.model)
-        sparse = sparse_parameters(model)
-        rows = {} if isinstance(dense, bool) else dense_parameters(model, dense, sparse)
-        together = all_dense_parameters(model, self.exclude, sparse) if dense is True else {}
-        named = _Named(sparse, rows, together, {parameter: name for name, parameter in model.named_parameters()})
+            ensure_profiled(trained, self.model)
+        sparse = sparse_parameters(model, trained)
+        rows = {} if isinstance(dense, bool) else dense_parameters(trained, dense, sparse)
+        together = all_dense_parameters(trained, self.exclude, sparse) if dense is True else {}
+        names = {parameter: name for name, parameter in model.named_parameters()}
+        named = _Named(trained, sparse, rows, together, names)
         all_plain((*named.tables, *rows.values(), *together.values()))
         return named
 
-    def _loaded(self, model: nn.Module, named: _Named, group: dist.ProcessGroup, seconds: float) -> ZencState:
+    def _loaded(self, named: _Named, group: dist.ProcessGroup, seconds: float) -> ZencState:
         obtain = _strategy(self.scheme, self.params)
         if obtain is None:
             collective = load(
@@ -299,7 +302,7 @@ class _AttachOptions:
             plan, sparse = collective.artifact.plan, tuple(named.sparse)
             served = served_by(plan, sparse, named.rows, named.together, self.least_values)
             return ZencState((ActiveRule("", collective, served),), group, named.names, profiler=self.profiler)
-        parameters_of = _parameters(model, named.sparse, named.rows, self.exclude, self.least_values or 1)
+        parameters_of = _parameters(named, self.exclude, self.least_values or 1)
         rules, groups = rules_for(parameters_of, obtain, group, seconds, self.capacity, self.shared_memory)
         state = ZencState(rules, group, named.names, profiler=self.profiler)
         chosen = [each for each in state.collectives if isinstance(each, ChoosingCollective)]
@@ -312,9 +315,10 @@ class _AttachOptions:
 class _Named:
     """Parameters of a model that a scheme is asked to serve, by name, and the ``names`` of all that it has.
 
-    ``sparse`` ones with the modules that use them; dense ones by ``rows`` or ``together``.
+    Of those ``trained`` by DDP: ``sparse`` ones with the modules that use them; dense ones by ``rows`` or ``together``.
     """
 
+    trained: NamedParameters
     sparse: Mapping[str, list[nn.Module]]
     rows: Mapping[str, nn.Parameter]
     together: Mapping[str, nn.Parameter]
@@ -323,7 +327,7 @@ class _Named:
     @property
     def tables(self) -> list[torch.Tensor]:
         """The sparse parameters, each of any shape."""
-        return [parameter for parameter, name in self.names.items() if name in self.sparse]
+        return [self.trained[name] for name in self.sparse]
 
 
 def _told_of(state: ZencState) -> Options:
@@ -348,17 +352,10 @@ def _strategy(scheme: Scheme, params: Parameters | None) -> Callable[[int], Comp
     return (lambda size: compiled(syntax, size, params)) if pick(STRATEGY, syntax) is not None else None
 
 
-def _parameters(
-    model: nn.Module,
-    sparse: Mapping[str, object],
-    rows: Mapping[str, nn.Parameter],
-    exclude: Iterable[str],
-    least_values: int,
-) -> ModelParameters:
-    known = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    dense = all_dense_parameters(model, exclude, sparse)
+def _parameters(named: _Named, exclude: Iterable[str], least_values: int) -> ModelParameters:
+    known, rows, dense = named.trained, named.rows, all_dense_parameters(named.trained, exclude, named.sparse)
     together = {name: each for name, each in dense.items() if name not in rows and each.numel() >= least_values}
-    return ModelParameters({name: known[name] for name in sparse}, rows, together, len(known))
+    return ModelParameters({name: known[name] for name in named.sparse}, rows, together, len(known))
 
 
 @dataclass(frozen=True, slots=True)

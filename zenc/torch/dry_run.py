@@ -62,7 +62,7 @@ class Observer:
 
     Args:
         group: DDP's own; default: all ranks.
-        names: parameter -> name.
+        parameters: those that DDP averages, by name.
         tables: the names of the parameters whose holders are counted with the other ranks: all tables, dense ones too.
         profiler: the one that counts them, the same on all ranks.
         communicator: that of the ranks of ``group``.
@@ -71,15 +71,15 @@ class Observer:
     def __init__(
         self,
         group: dist.ProcessGroup | None,
-        names: Mapping[torch.Tensor, str],
+        parameters: Mapping[str, torch.Tensor],
         tables: Iterable[str],
         profiler: Profiler,
         communicator: Communicator | None,
     ) -> None:
         self.group, self.profiler, self.communicator = group, profiler, communicator
-        self.parameters = {name: parameter for parameter, name in names.items() if parameter.requires_grad}
+        self.parameters = parameters
         self.tables = frozenset(tables)
-        self._names = {id(parameter): name for parameter, name in names.items()}
+        self._names = {id(parameter): name for name, parameter in parameters.items()}
         self._steps: deque[ObservedStep] = deque(maxlen=MOST_STEPS)
         self.count = 0
         """The number of steps so far."""
@@ -221,7 +221,7 @@ class DryRun:
 
 def observed(
     ddp_model: DistributedDataParallel,
-    names: Mapping[torch.Tensor, str],
+    parameters: Mapping[str, torch.Tensor],
     tables: Iterable[str],
     deadline: float | None,
     profiler: Profiler,
@@ -231,9 +231,9 @@ def observed(
     Embeddings with dense gradients are among the tables without being named. Raises as ``zenc.attach`` does.
     """
     agreement = agreement_in(ddp_model.process_group, deadline)
-    embeddings = [m.weight for m in ddp_model.module.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
-    counted = tuple(dict.fromkeys([*tables, *(names[each] for each in embeddings if each.requires_grad)]))
-    observer = Observer(ddp_model.process_group, names, counted, profiler, agreement.communicator)
+    looked_up = {id(m.weight) for m in ddp_model.module.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
+    counted = tuple(dict.fromkeys([*tables, *(name for name, each in parameters.items() if id(each) in looked_up)]))
+    observer = Observer(ddp_model.process_group, parameters, counted, profiler, agreement.communicator)
     try:
         slot, _ = agreement.obtained(lambda: take(ddp_model, observer), lambda _: {"tables": ", ".join(counted)})
     except BaseException:

@@ -16,7 +16,7 @@ import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -32,6 +32,8 @@ from zenc.strategy.model import is_like
 
 log = logging.getLogger("zenc")
 
+NamedParameters: TypeAlias = Mapping[str, nn.Parameter]
+
 
 def ensure_ddp(model: object) -> None:
     """Raise SchemeError (``not-ddp``) unless ``model`` is wrapped in DistributedDataParallel, and in nothing else."""
@@ -46,38 +48,42 @@ def ensure_ddp(model: object) -> None:
     raise SchemeError(Diagnostic("not-ddp", message, help=help))
 
 
+def trained_parameters(ddp_model: DistributedDataParallel) -> NamedParameters:
+    """Return the parameters whose gradients DDP averages, by name: none that it was told to ignore."""
+    ignored = ddp_model.parameters_to_ignore
+    return {n: each for n, each in ddp_model.module.named_parameters() if each.requires_grad and n not in ignored}
+
+
 def model_told(ddp_model: DistributedDataParallel, sparse: Collection[str]) -> dict[str, str]:
     """Return the facts that decide about the gradients of ``ddp_model``, as its ranks compare them.
 
     ``sparse``: the names of the parameters with sparse gradients.
     """
     modes = {name: str(getattr(ddp_model, name)) for name in ("find_unused_parameters", "static_graph")}
-    trained = [(name, each) for name, each in ddp_model.module.named_parameters() if each.requires_grad]
     parameters = {
         f"parameter {number}": f"{name} {list(each.shape)} {each.dtype}{' (sparse)' if name in sparse else ''}"
-        for number, (name, each) in enumerate(trained)
+        for number, (name, each) in enumerate(trained_parameters(ddp_model).items())
     }
     return {**modes, **parameters}
 
 
-def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
-    """Return the modules that use each parameter with sparse gradients, by name."""
-    owners: dict[int, list[tuple[str, nn.Module]]] = {}
+def sparse_parameters(model: nn.Module, trained: NamedParameters) -> dict[str, list[nn.Module]]:
+    """Return the modules of ``model`` that use each of ``trained`` with sparse gradients, by name."""
+    owners: dict[int, list[nn.Module]] = {}
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
-            if parameter.requires_grad:
-                owners.setdefault(id(parameter), []).append((type(module).__name__, module))
-    found = {}
-    for name, parameter in model.named_parameters():
+            owners.setdefault(id(parameter), []).append(module)
+    found: dict[str, list[nn.Module]] = {}
+    for name, parameter in trained.items():
         users = owners.get(id(parameter), [])
-        sparse = [module for _, module in users if getattr(module, "sparse", False) is True]
+        sparse = [module for module in users if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse]
         if sparse and len(sparse) != len(users):
-            others = ", ".join(kind for kind, module in users if module not in sparse)
+            others = ", ".join(type(module).__name__ for module in users if module not in sparse)
             message = f"'{name}' is a sparse embedding's and also used by {others}, which gives it a dense gradient"
             help = "use sparse=False for this embedding, or weights of its own for the other module"
             raise SchemeError(Diagnostic("tied-to-dense", message, help=help))
         if sparse:
-            found[name] = sparse
+            found[name] = [*sparse]
     return found
 
 
@@ -89,15 +95,13 @@ them whole, and they go with the others.
 """
 
 
-def all_dense_parameters(
-    model: nn.Module, exclude: Iterable[str], sparse: Collection[str]
-) -> dict[str, torch.nn.Parameter]:
-    """Return all parameters with dense gradients that no pattern excludes, by name, in the order of the model.
+def all_dense_parameters(trained: NamedParameters, exclude: Iterable[str], sparse: Collection[str]) -> NamedParameters:
+    """Return those of ``trained`` with dense gradients that no pattern excludes, by name, in the order of the model.
 
     A pattern of ``exclude`` is a name, in which ``*`` stands for anything. Raises SchemeError (``unknown-parameter``)
     for one that no name matches.
     """
-    known = {name: each for name, each in model.named_parameters() if each.requires_grad and name not in sparse}
+    known = {name: each for name, each in trained.items() if name not in sparse}
     patterns = [exclude] if isinstance(exclude, str) else list(exclude)
     for pattern in patterns:
         if not any(is_like(name, pattern) for name in known):
@@ -110,19 +114,18 @@ def _advice(name: str, known: Collection[str]) -> str:
     return dotted_like(name, known) or "model.named_parameters() has the names"
 
 
-def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[str]) -> dict[str, torch.nn.Parameter]:
-    """Return the dense parameters that the caller asks for, by name."""
-    known = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+def dense_parameters(trained: NamedParameters, names: Iterable[str], sparse: Collection[str]) -> NamedParameters:
+    """Return those of ``trained`` that the caller asks for, which are dense, by name."""
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name in sparse:
             message = f"'{name}' has sparse gradients, which go through the scheme anyway"
             raise SchemeError(Diagnostic("sparse-already", message, help="leave it out of dense="))
-        if name not in known:
-            message = f"the model has no parameter '{name}' to train"
-            help = _advice(name, [each for each in known if each not in sparse])
+        if name not in trained:
+            message = f"DDP has no parameter '{name}' of the model to train"
+            help = _advice(name, [each for each in trained if each not in sparse])
             raise SchemeError(Diagnostic("unknown-parameter", message, help=help))
-    return {name: known[name] for name in wanted}
+    return {name: trained[name] for name in wanted}
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +278,6 @@ def _unused(name: str) -> Diagnostic:
     owner = name.rpartition(".")[0] or name
     help = (
         f"look up no row of it, which gives an empty gradient: "
-        f"out = out + {owner}(torch.empty(0, 1, dtype=torch.long)).sum(); or freeze it with requires_grad_(False)"
+        f"out = out + {owner}(torch.empty(0, 1, dtype=torch.long)).sum(); or freeze it before DDP wraps the model"
     )
     return Diagnostic("unused-parameter", message, help=help)

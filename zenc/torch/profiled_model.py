@@ -16,9 +16,9 @@ MOST_NAMED = 3
 HELP = "profile this model (zenc.attach(ddp, dry_run=True); handle.profile.save(FILE)), and search its strategy anew"
 
 
-def ensure_profiled(model: torch.nn.Module, profile: ModelProfile | str | os.PathLike[str]) -> None:
-    """Raise TensorError (``other-model``) unless ``profile``, or the one in that file, is of ``model``."""
-    here = {name: tuple(each.shape) for name, each in model.named_parameters() if each.requires_grad}
+def ensure_profiled(trained: Mapping[str, torch.nn.Parameter], profile: ModelProfile | str | os.PathLike[str]) -> None:
+    """Raise TensorError (``other-model``) unless ``profile``, or the one in that file, is of those ``trained``."""
+    here = {name: tuple(each.shape) for name, each in trained.items()}
     read = profile if isinstance(profile, ModelProfile) else read_model_profile(profile)
     ensure_same(here, {each.name: tuple(each.shape) for each in read.parameters})
 
