@@ -259,12 +259,17 @@ def test_a_failed_build_leaves_nothing(directory):
 def test_entries_have_sizes_and_dates_and_can_be_cleared(directory):
     cache.publish(directory, KEY, cache.LIBRARY, fill())
     open_lock(directory / f"{KEY}.lock").close()
-    (directory / f"{cache.UNFINISHED}x").mkdir()
-    (directory / f"{cache.FAILED}x").mkdir()
+    (directory / f"{cache.UNFINISHED}a_b4c5d6").mkdir()
+    (directory / f"{cache.FAILED}{KEY}").mkdir()
+    others = [directory / name for name in ("failed-runs", "headers-old", "poetry.lock", "my_artifact")]
+    for path in others:
+        path.mkdir()
+    (others[-1] / cache.MANIFEST).write_text('{"target": "cpu"}')
     (entry,) = cache.entries()
     assert entry.key == KEY and entry.size > 7 and abs(entry.created.timestamp() - time.time()) < 60
     assert cache.clear() == [entry]
-    assert list(directory.iterdir()) == [] and cache.entries() == []
+    assert cache.entries() == [] and all(path.exists() for path in others), "a user has other files there, too"
+    assert len(list(directory.iterdir())) == len(others)
 
 
 def test_the_newest_entry_comes_first(directory):

@@ -15,6 +15,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -34,6 +35,8 @@ FAILED = "failed-"
 HEADERS = "headers-"
 """The beginning of the name of a folder of headers that are made from zenc.wire."""
 _FOR = "for-"
+_OWN = re.compile(rf"[0-9a-f]{{64}}({LOCK_SUFFIX})?|{FAILED}[0-9a-f]{{64}}|{HEADERS}[0-9a-f]{{16}}|{UNFINISHED}\w{{8}}")
+"""Names of what zenc makes there; anything else in the directory is the user's, who may have other uses for it."""
 DIRECTORY_HELP = "set ZENC_CACHE_DIR to a directory that you alone can write and run programs from, with some space"
 
 
@@ -177,7 +180,7 @@ def replace(folder: Path, final: Path) -> None:
 def entries() -> list[CacheEntry]:
     """Return all entries of the cache, the newest first, without unfinished builds; empty without a cache."""
     found = []
-    for folder in _subfolders(cache_dir()):
+    for folder in _own_paths(cache_dir()):
         try:
             created = datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, timezone.utc)
             size = sum(path.stat().st_size for path in folder.iterdir())
@@ -197,19 +200,14 @@ def clear() -> list[CacheEntry]:
     """
     cache, removed = cache_dir(), entries()
     with writing(cache):
-        for entry in removed:
-            _remove(entry.path)
-        for folder in _subfolders(cache):
-            if folder.name.startswith((UNFINISHED, FAILED, HEADERS)):
-                _remove(folder)
-        for lock in cache.glob(f"*{LOCK_SUFFIX}"):
-            lock.unlink(missing_ok=True)
+        for path in _own_paths(cache):
+            _remove(path)
     return removed
 
 
-def _subfolders(cache: Path) -> list[Path]:
+def _own_paths(cache: Path) -> list[Path]:
     try:
-        return [path for path in cache.iterdir() if path.is_dir()]
+        return [path for path in cache.iterdir() if _OWN.fullmatch(path.name)]
     except OSError:
         return []
 
