@@ -3,12 +3,15 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.cli.conftest import Write, Zenc
+from tests.cli.conftest import PROGRAM, Write, Zenc
+from tests.support.forked import ROOT
 from zenc.cli import app
 from zenc.gradients.profile_generators import uniform
 from zenc.gradients.profile_io import dump_profiles
@@ -97,9 +100,12 @@ REFUSED = [
     ("draw balanced", 1, "error[drawing-too-large]", ["--ranks 257"]),
     ("draw balanced", 1, "error[no-such-step]: among 4 ranks the scheme has no such step note: steps of",
         ["--steps 2"]),
-    ("draw balanced", 1, "error[unwritable-file]", ["-o a_file/out.svg"]),
+    ("draw balanced", 1, "error[unwritable-file]", ["-o ."]),
+    ("", 2, "folder '", ["draw balanced -o a_file/out.svg", "topo show ring(3) -o no/out.svg", "profile draw -o no/a",
+        "tune --density 0.1 -o no/such/best.zen", "simulate balanced --trace no/trace.json"]),
+    ("", 2, "would be text/x-zen by its name, and this writes", [f"{verb} -o halves.zen" for verb in
+        ("draw halves.zen", "report balanced", "topo show ring(3)", "topo convert ring(3)", "profile draw")]),
     ("topo show", 1, "error[drawing-too-large]", ["'nodes(40, gpus = 8)' -o large.svg"]),
-    ("topo show", 1, "error[unwritable-file]", ["ring(3) -o a_file/out.svg"]),
     ("tune", 2, "say what gradients are like", ["--ranks 2"]),
     ("tune", 2, "--density", ["--density 2"]),
     ("tune --density 0.1", 2, "--bandwidth", ["--bandwidth '1 parsec'"]),
@@ -134,7 +140,6 @@ REFUSED = [
     ("profile", 1, "error[bad-profile]", ["show missing.json", "draw --units 0 -o x.json",
         "draw --overlap 0.001 -o x.json"]),
     ("profile", 1, "error[bad-load]", ["record bad.json -o x.json"]),
-    ("profile", 1, "error[unwritable-file]", ["draw -o no/such/folder.json"]),
     ("simulate balanced", 2, "--bandwidth: '0 Gbit/s'", ["--bandwidth '0 Gbit/s'"]),
     ("simulate balanced", 2, "a bandwidth is a number and a unit", ["--bandwidth fast", "--bandwidth nan"]),
     ("simulate balanced", 1, "bad-profile", ["--density nan", "--density -0.1", "--zipf nan", "--profile cut.json"]),
@@ -210,3 +215,18 @@ def test_what_the_terminal_has_no_character_for(new_zenc: Zenc) -> None:
     done = new_zenc("topo", "show", 'topology t { "\udcff é" like ring(2) }', PYTHONIOENCODING="ascii:strict")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[1] == r"? \xe9"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        ("--version >/dev/full", 1, "error[unwritable-file]: can't write"),
+        ("draw dense_ring --ranks 9 >/dev/full", 1, "error[unwritable-file]: can't write"),
+        ("--version >&- <&-", 0, ""),
+        ("--version >&- 2>&-", 0, ""),
+    ],
+)
+def test_streams_that_are_full_or_closed(command: str, status: int, said: str) -> None:
+    program = shlex.join([sys.executable, "-c", PROGRAM])
+    done = subprocess.run(f"{program} {command}", shell=True, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr[: len(said) or None]) == (status, "", said)

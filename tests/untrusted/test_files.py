@@ -44,6 +44,7 @@ PLACES = {
     "zenc.runtime.group.versions": "own modules",
     "zenc.lab.cluster": "/proc, of counters",
     "zenc.lab.namespaces": "/proc/sys",
+    "zenc.cli.common": "/dev/null",
     "zenc.cli.assist.new": "a new file, and never one that is there",
 }
 """Modules that open files themselves, with the functions; all others read and write by two functions."""

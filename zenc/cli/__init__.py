@@ -24,7 +24,7 @@ from zenc.cli.assist.new import new
 from zenc.cli.cache import cache
 from zenc.cli.calibrate import calibrate
 from zenc.cli.check import check
-from zenc.cli.common import as_terminal_text, reporting
+from zenc.cli.common import as_terminal_text, nowhere, reporting
 from zenc.cli.compile import compile_
 from zenc.cli.draw import draw
 from zenc.cli.explain import explain
@@ -128,9 +128,15 @@ def _options(
 
 def main() -> None:
     """Run the program with the arguments of the command line."""
+    for place, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # it is closed, and what is opened next would take its place
+            setattr(sys, name, nowhere("rww"[place]))
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files and texts may hold what its encoding has not
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout, sys.stderr = as_terminal_text(sys.stdout), as_terminal_text(sys.stderr)
     with reporting(json="--json" in sys.argv):
-        ensure_sound()
-        app(prog_name="zenc")
+        try:
+            ensure_sound()
+            app(prog_name="zenc")
+        finally:
+            sys.stdout.flush()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zenc.cli.common import JsonOption, answer, drawing_option, file_option, reporting, show_diagnostics, without_plots
+from zenc.cli.common import JsonOption, answer, file_option, output_option, reporting, show_diagnostics, without_plots
 from zenc.cli.given import amount
 from zenc.common.resources import write_text
 
@@ -48,7 +48,7 @@ def calibrate(
     ] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="Of what is measured.")] = "measured",
     plot: Annotated[
-        Path | None, drawing_option("--plot", help="Draw what kernels take there; needs zenc[plots].")
+        Path | None, output_option(".svg", "--plot", help="Draw what kernels take there; needs zenc[plots].")
     ] = None,
     read: Annotated[Path | None, file_option(help="Show this calibration, and measure nothing.")] = None,
     json: JsonOption = False,

@@ -9,10 +9,10 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from mimetypes import MimeTypes
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol, TextIO, cast
 
 import typer
 
@@ -85,26 +85,31 @@ WidthOption = Annotated[
 DtypeOption = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="f32, f64, f16 or bf16.")]
 
 
-def drawing_option(*names: str, help: str) -> OptionInfo:
-    """Return the option of a file to draw to, which is an SVG or has another name than pictures of other kinds."""
-    made: OptionInfo = typer.Option(*names, metavar="FILE.svg", help=help, callback=as_named("image/svg+xml"))
+def output_option(ending: str, *names: str, help: str) -> OptionInfo:
+    """Return the option of a file to write whose name has this ``ending``, or at least none of another kind of file."""
+    made: OptionInfo = typer.Option(*names, metavar=f"FILE{ending}", help=help, callback=_as_named(ending))
     return made
 
 
-def as_named(kind: str) -> Callable[[Path | None], Path | None]:
-    """Return a callback that refuses a path whose ending promises something else than a ``kind``, a MIME type."""
+def _as_named(ending: str) -> Callable[[Path | None], Path | None]:
+    """Return a callback that refuses a path whose name promises another kind of file, or whose folder is not there."""
+    kind = _ENDINGS.guess_type(f"a{ending}")[0]
 
     def checked(path: Path | None) -> Path | None:
         promised, packed = _ENDINGS.guess_type(str(path or ""), strict=False)
         if packed or promised not in (None, kind):
             raise typer.BadParameter(f"'{path}' would be {packed or promised} by its name, and this writes {kind}")
+        folder = os.path.dirname(path or "") or "."
+        if path and not os.path.exists(path) and not os.access(f"{folder}/", os.W_OK):
+            raise typer.BadParameter(f"there is no folder '{folder}' that can be written to")
         return path
 
     return checked
 
 
 _ENDINGS = MimeTypes()
-"""The endings of file names that Python itself knows: no file of the machine adds to them."""
+"""The endings of file names that Python itself knows, and ours: no file of the machine adds to them."""
+_ENDINGS.add_type("text/x-zen", ".zen")
 
 
 @contextmanager
@@ -163,8 +168,9 @@ def locate(scheme: str) -> str:
 
     path = files.locate(scheme)
     if os.path.exists(path):
-        here = Path.cwd()
-        return str(path.relative_to(here) if path.is_relative_to(here) else path)  # as one would type it
+        with suppress(OSError, ValueError):  # where it is below the current directory, and that is still there
+            return str(path.relative_to(Path.cwd()))
+        return str(path)
     raise typer.BadParameter(
         f"'{scheme}' is neither a file nor a scheme that comes with zenc; {files.near_name(scheme)}"
     )
@@ -255,8 +261,12 @@ def show_made(
 ) -> None:
     """Write the text of ``found`` to ``output``, which ``said`` says after ``lines``, or show it; exit as ``show``."""
     text = found.text(shlex.join(["zenc", *sys.argv[1:]]))
-    if output:
-        write_text(output, text)
+    try:
+        if output:
+            write_text(output, text)
+    except ZencError as error:  # the search may have taken long, so what it found is shown
+        show_diagnostics(error.diagnostics)
+        output, missing = None, (*missing, *error.diagnostics)
     shown = "\n".join([*lines, f"\n{output} {said}" if output else f"\n{text.rstrip()}"])
     show(json, {"file": str(output) if output else None, **found.to_json(), "text": text}, shown, missing)
 
@@ -272,6 +282,13 @@ def deliver(json: bool, output: str, text: str, found: Mapping[str, object], sai
         print_json({"ok": True, "file": output, **found, **({"text": text} if output == "-" else {})})
     else:
         print(said if output != "-" else text, end="\n" if output != "-" else "")
+
+
+def print_bytes(content: bytes) -> None:
+    """Print ``content`` as it is."""
+    with delivering(sys.stdout):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
 
 
 def parameters(assignments: list[str] | None) -> dict[str, str]:
@@ -304,14 +321,39 @@ class _TerminalText:
 
     def write(self, text: str) -> int:
         """Write ``text`` without parts that move a cursor; return its length."""
-        if not isinstance(text, str):  # click tries whether a stream takes bytes
+        if not text or not isinstance(text, str):  # click tries what a stream takes, and hears no errors
             return self._stream.write(text)
         parts = _OWN.split(text) if self._stream.isatty() else [text]
         cleaned = [part if place % 2 else printable(part, lines=True) for place, part in enumerate(parts)]
-        self._stream.write("".join(cleaned))
+        with delivering(self._stream):
+            self._stream.write("".join(cleaned))
         return len(text)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        with delivering(self._stream):
+            self._stream.flush()
 
 
 def as_terminal_text(stream: TextIO) -> TextIO:
     """Return ``stream``, through which no text of a user reaches a terminal raw."""
     return cast(TextIO, _TerminalText(stream))
+
+
+@contextmanager
+def delivering(stream: TextIO) -> Iterator[None]:
+    """Turn a failure to write to ``stream`` into ZencError ``unwritable-file``, and write no more to it."""
+    try:
+        yield
+    except BrokenPipeError:  # its reader has enough
+        raise
+    except OSError as error:
+        with nowhere("w") as instead:  # what is still held back would fail again
+            os.dup2(instead.fileno(), stream.fileno())
+        message = f"can't write to {stream.name}: {error.strerror or error}"
+        raise ZencError(Diagnostic("unwritable-file", message, help="see that there is room")) from error
+
+
+def nowhere(mode: str) -> IO[str]:
+    """Return a stream that is empty, and takes all."""
+    return os.fdopen(os.open(os.devnull, os.O_RDWR), mode)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from zenc.strategy.picture import StrategyDrawing
 
 OutputOption = Annotated[
-    Path | None, common.drawing_option("--output", "-o", help="Where to write. [default: standard output]")
+    Path | None, common.output_option(".svg", "--output", "-o", help="Where to write. [default: standard output]")
 ]
 PhaseOption = Annotated[
     Literal["announce", "directory", "push", "pull"] | None, typer.Option("--phase", help="Draw this phase only.")
@@ -92,8 +91,7 @@ def draw(
     elif output:
         print(f"{output}: {drawing.words()}")
     else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode())
+        common.print_bytes(text.encode())
 
 
 def _range(steps: str | None) -> tuple[int, int | None]:

@@ -69,7 +69,7 @@ _MOST_PLOTTED = 8
 
 profile = typer.Typer(no_args_is_help=True, help=_HELP, rich_markup_mode=None)
 
-OutputOption = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to; - is standard output.")]
+OutputOption = Annotated[str, common.output_option(".json", "-o", "--output", help="Where to; - is standard output.")]
 
 
 @profile.command("show", epilog=_SHOW)
@@ -81,7 +81,7 @@ def show(
         typer.Option(min=1, max=4096, metavar="N", help="Count holders among so many. [default: as recorded, or 8]"),
     ] = None,
     plot: Annotated[
-        Path | None, common.drawing_option("--plot", help="Draw them there, too; needs zenc[plots].")
+        Path | None, common.output_option(".svg", "--plot", help="Draw them there, too; needs zenc[plots].")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:

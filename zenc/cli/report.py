@@ -46,14 +46,7 @@ def report(
         list[str], typer.Argument(metavar="SCHEME", help=".zen files, or names of schemes that come with zenc.")
     ],
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.html",
-            help="Where to write. Required without --json.",
-            callback=common.as_named("text/html"),
-        ),
+        Path | None, common.output_option(".html", "--output", "-o", help="Where to write. Required without --json.")
     ] = None,
     ranks: given.RanksOption = None,
     topology: common.TopologyOption = None,

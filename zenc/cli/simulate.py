@@ -6,7 +6,7 @@ import json as json_text
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -49,10 +49,6 @@ MOST_RANKS = int(LIMITS["simulated ranks"].most)
 Over = Literal["ranks", "density", "bandwidth"]
 
 
-def _file(name: str, help: str) -> Any:
-    return typer.Option(name, metavar="FILE", help=help)
-
-
 def simulate(
     files: Annotated[
         list[str] | None, typer.Argument(metavar="SCHEME", help=".zen files, or names of schemes that come with zenc.")
@@ -91,11 +87,12 @@ def simulate(
     ] = None,
     model: given.ModelOption = None,
     plot: Annotated[
-        Path | None, common.drawing_option("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")
+        Path | None, common.output_option(".svg", "--plot", help="Draw seconds there, as SVG; needs zenc[plots].")
     ] = None,
     over: Annotated[Over | None, typer.Option(help="What the plot is over. [default: what has several values]")] = None,
     trace: Annotated[
-        Path | None, _file("--trace", help="Write one run there, as a Chrome trace: of the best scheme.")
+        Path | None,
+        common.output_option(".json", "--trace", help="Write one run there, as a Chrome trace: of the best scheme."),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:

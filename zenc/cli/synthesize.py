@@ -33,7 +33,7 @@ def synthesize(
         str, typer.Argument(metavar="TOPOLOGY", help="A file, FILE:NAME, a shipped topology or a builder.")
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.zen", help="Write the scheme there.")
+        Path | None, common.output_option(".zen", "--output", "-o", help="Write the scheme there.")
     ] = None,
     bytes: Annotated[
         float, typer.Option(min=1e3, max=1e15, metavar="B", help="Bytes of the dense gradient that is predicted.")

@@ -56,7 +56,7 @@ def tune(
     device: given.DeviceOption = None,
     host: given.HostOption = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.zen", help="Write the best scheme there.")
+        Path | None, common.output_option(".zen", "--output", "-o", help="Write the best scheme there.")
     ] = None,
     strategy: Annotated[
         bool, typer.Option("--strategy", help="Search for a strategy of the whole step of --model.")
@@ -74,7 +74,7 @@ def tune(
         int | None, typer.Option(min=1, max=64, metavar="N", help="Of a strategy: groups, at most. [default: 2]")
     ] = None,
     plot: Annotated[
-        Path | None, common.drawing_option("--plot", help="Draw the table there, as bars; needs zenc[plots].")
+        Path | None, common.output_option(".svg", "--plot", help="Draw the table there, as bars; needs zenc[plots].")
     ] = None,
     lossy: given.LossyOption = None,
     json: common.JsonOption = False,

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, print_json, reporting, show_diagnostics
+from zenc.cli.common import JsonOption, print_bytes, print_json, reporting, show_diagnostics
 from zenc.common.resources import write_text
-from zenc.errors import Diagnostic, ZencError
+from zenc.common.wording import size_text
+from zenc.errors import Diagnostic, Source, ZencError
 
 EXAMPLES = """\b
 Examples:
@@ -74,18 +75,27 @@ def fmt(files: FilesArgument, check: CheckOption = False, json: JsonOption = Fal
 def _show(done: list[FormattedText], check: bool) -> None:
     for layout in done:
         if layout.file == STDIN and not check:
-            sys.stdout.flush()
-            sys.stdout.buffer.write(layout.after.encode())
+            print_bytes(layout.after.encode())
         elif layout.changed:
             print(f"{'would change' if check else 'changed'} {layout.file}")
 
 
 def _lay_out(file: str, write: bool) -> FormattedText:
-    from zenc.language.files import decode, read
+    from zenc.language.files import read
     from zenc.language.formatter import format_text
 
-    source = decode("<stdin>", sys.stdin.buffer.read()) if file == STDIN else read(file)
+    source = _read_stdin() if file == STDIN else read(file)
     layout = FormattedText(file, source.text, format_text(source.text, source.name))
     if write and layout.changed and file != STDIN:
         write_text(file, layout.after, "zenc fmt - writes no file")
     return layout
+
+
+def _read_stdin() -> Source:
+    from zenc.language.files import MOST_BYTES, decode
+
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        message = f"can't read standard input: it is too long: more than {size_text(MOST_BYTES)}"
+        raise ZencError(Diagnostic("unreadable-file", message))
+    return decode("<stdin>", data)
