@@ -22,6 +22,7 @@ from zenc.errors import BuildError, SynchronisationError, ZencError
 from zenc.pipeline import backend
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.gpu.capacity import capacity_of
+from zenc.runtime.lossy.gpu_kernels import GpuCompression
 from zenc.runtime.lossy.lossy_collective import LossyCollective
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -125,6 +126,26 @@ def test_what_is_not_finite_is_seen_by_all_and_kept_by_none() -> None:
     given[1][9] = torch.inf
     assert not any(bool(torch.isfinite(each).all()) for each in run_all(ranks, given, name="w"))
     assert all(torch.equal(rank.residual("w"), kept) for rank, kept in zip(ranks, before, strict=True))
+
+
+def test_a_rank_that_fails_after_the_messages_goes_on_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one has a sum; this one keeps what it had, and has not counted the call."""
+    ranks = on_gpus(zenc.compile("sketch_sgd", ranks=2, target="cuda", arch=[]), 2)
+    run_all(ranks, drawn(2, 400, 0, torch.float32), name="w")
+    kept, given = ranks[1].residual("w"), drawn(2, 400, 1, torch.float32)
+
+    def is_finite(of: GpuCompression, *_: object) -> bool:
+        if of.gpu.name == "1":
+            raise torch.OutOfMemoryError("the test has taken all memory")
+        return True
+
+    monkeypatch.setattr(GpuCompression, "is_finite", is_finite)
+    with pytest.raises(torch.OutOfMemoryError):
+        run_all(ranks, given, name="w")
+    with pytest.raises(SynchronisationError, match="group-broken"):
+        ranks[1].all_reduce(given[1], name="w")
+    assert [rank.keeper.counts()["w"].step for rank in ranks if rank.keeper] == [2, 1]
+    assert torch.equal(ranks[1].residual("w"), kept)
 
 
 def test_sparse_gradients_travel_encoded() -> None:
@@ -242,7 +263,7 @@ def test_kernels_that_are_late_still_have_their_memory(name: str) -> None:
     for rank in gpus:
         assert isinstance(rank, LossyCollective)
         rank._scheme.kernels_on(torch.device("cpu")).deadline = 0.0
-    for known in ("library-broken", "group-broken"):
+    for known in ("cuda-failed", "group-broken"):
         refused = refusals(ZencError, run_all, gpus, drawn(2, 20_000, 0, torch.float32), name="w")
         assert refused[0].id in (known, "peer-lost")
 

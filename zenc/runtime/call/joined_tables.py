@@ -111,9 +111,4 @@ def _run(
 ) -> tuple[torch.Tensor, CallStats | None]:
     """Run as ``PreparedCall.run`` does, on ``tensors`` of any shapes, which are joined to ``tables`` here."""
     prepared.communicator.ensure_healthy()
-    try:
-        joined = tables.join(tensors)
-    except BaseException as error:  # the others wait for this rank
-        prepared.communicator.call_failed(error, None, turn)
-        raise
-    return prepared.run(joined, number, turn)
+    return prepared.run(tables.join(tensors), number, turn)

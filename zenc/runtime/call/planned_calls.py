@@ -195,7 +195,7 @@ class PlannedCalls:
         if announced:
             self.communicator.next_call()  # the number of the call in its place, should a rank have other units
         work.turn.watched = self.recorder is not None or profiling()
-        run = partial(self._in_range, call, number, work, name) if work.turn.watched else partial(call, number, work)
+        run = partial(self._called, call, number, work, name)
 
         def queued() -> Callable[[], torch.Tensor]:
             own = touched_by(tensor, frozenset((announced,))) if announced else self._touched(tensor, name)
@@ -210,9 +210,17 @@ class PlannedCalls:
         finally:
             worker.caller = 0
 
-    def _in_range(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
-        with of_call(self.recorder, text_of(name), number):
-            return call(number, work)
+    def _called(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
+        """Return the result of ``call``; any failure breaks the communicator: peers wait, or have a sum."""
+        try:
+            if not work.turn.watched:
+                return call(number, work)
+            with of_call(self.recorder, text_of(name), number):
+                return call(number, work)
+        except BaseException as error:
+            if self.communicator.broken is None:
+                self.communicator.call_failed(error, None, work.turn)
+            raise
 
     def _touched(self, tensor: torch.Tensor, name: TensorName) -> Touched | None:
         """Return what a call of ``tensor`` changes; None where it has to be alone."""

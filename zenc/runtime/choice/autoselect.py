@@ -161,19 +161,15 @@ class ChoosingCollective(Collective):
         self, known: Tensor, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName, number: int, work: Work
     ) -> torch.Tensor:
         self.communicator.ensure_healthy()
-        try:
-            self._settle(known, tensor)
-            deciding = known.deciding
-            timed, trial, scheme = deciding.timed, deciding.trying, deciding.names[deciding.current]
-            self.choices += trial
-            expected = deciding.predicted()
-            artifact = known.artifacts[deciding.current]
-            call = self._collective(artifact, tensor.device)._plan_call(tensor, op, rows, name)
-            folds = self._keeper is not None and artifact.plan.feedback is None and not tensor.is_sparse
-            folded = fold(self._kept, pieces_of(name, tensor), tensor) if folds else None
-        except BaseException as error:  # the others wait for this rank
-            self.communicator.call_failed(error, None, work.turn)
-            raise
+        self._settle(known, tensor)
+        deciding = known.deciding
+        timed, trial, scheme = deciding.timed, deciding.trying, deciding.names[deciding.current]
+        self.choices += trial
+        expected = deciding.predicted()
+        artifact = known.artifacts[deciding.current]
+        call = self._collective(artifact, tensor.device)._plan_call(tensor, op, rows, name)
+        folds = self._keeper is not None and artifact.plan.feedback is None and not tensor.is_sparse
+        folded = fold(self._kept, pieces_of(name, tensor), tensor) if folds else None
         if timed:
             allreduce_max(self.communicator, [0.0], f"sum {deciding.tensor}")  # so that all ranks begin together
         deciding.begun()

@@ -17,7 +17,7 @@ import torch
 
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.build.host import build_file
-from zenc.errors import BuildError, Diagnostic, TensorError
+from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.library import CText, KernelLibrary
 from zenc.runtime.lossy.kernels import SharedKernels
@@ -126,7 +126,8 @@ class GpuCompression(SharedKernels):
 
     def failure(self, text: CText) -> Exception:
         """Return the error of kernels that can't be built or run."""
-        return self.kernels.take_failure() or BuildError(Diagnostic("library-broken", text.value))
+        help = "see what nvidia-smi and the system's log say of this GPU"
+        return self.kernels.take_failure() or SynchronisationError(Diagnostic("cuda-failed", text.value, help=help))
 
 
 class OpenSelection:
@@ -179,7 +180,7 @@ class OpenSelection:
         self.step("take_sampled", k, drawn, key, self.room(4 * drawn), gradient)
 
     def close(self) -> Selected:
-        """Wait for all steps. Raises BuildError and ArtifactError for kernels that can't be built or run."""
+        """Wait for all steps. Raises SynchronisationError ``cuda-failed``, and as building kernels does."""
         found = Selected()
         deadline = int(self._of.deadline * 1e6)
         if not self._of.library.functions["close_selection"](self._open, deadline, ctypes.addressof(found)):

@@ -304,15 +304,15 @@ class LossyCall:
         if finite and self.scheme.remembers:
             estimates = self.linear.estimates if isinstance(self.linear, LinearMap) else None
             remember(self.kernels, self.state, self.gradient, estimates)
-        if finite and self.scheme.plan.kept and (self.scheme.keeps or not self.scheme.plan.feedback):
-            self._commit(carried)
-        if finite and self.losses.part_bytes:
-            self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
         averaged = looked is not None and self.losses.averages
         if not averaged and self._ranks > 1 and not wide:
             self.gradient.div_(self._ranks)
         if not finite:  # torch's kernels make NaNs of their own
             self.gradient.masked_fill_(self.gradient.isnan(), torch.nan)
+        if finite and self.scheme.plan.kept and (self.scheme.keeps or not self.scheme.plan.feedback):
+            self._commit(carried)  # at last: a call that fails before has kept nothing
+        if finite and self.losses.part_bytes:
+            self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
         return finite
 
     def _expand(

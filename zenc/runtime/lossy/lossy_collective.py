@@ -114,30 +114,27 @@ class LossyCollective(Collective):
         number: int,
         work: Work,
     ) -> torch.Tensor:
-        """Run the call, on the worker's turn; a failure breaks the communicator, since peers wait for this rank."""
+        """Run the call, on the worker's turn."""
         self.communicator.ensure_healthy()
         if not tensor.numel():
             return tensor.coalesce() if tensor.is_sparse else tensor
         gradient = tensor.detach().contiguous() if self._scheme.contributes else tensor.detach()
-        try:
-            rounding = self._rounding(gradient)
-            scheme = self._scheme if rounding is None else self._scheme.rounded(rounding)
-            call = begun(scheme, self._keeper.store, pieces, op, prepared.layout, gradient, work.turn, rounding)
-            carrier, contributed = call.contribute() if self._scheme.contributes else (gradient, None)
-            if call.linear is None:
-                carrier = carrier.view(gradient.shape) if contributed else carrier
-            if call.linear is not None or carrier.dtype != gradient.dtype:
-                prepared = self.prepared(carrier, "sum", rows and call.linear is None, rounding)
-        except BaseException as error:
-            self.communicator.call_failed(error, None, work.turn)
-            raise
+        rounding = self._rounding(gradient)
+        scheme = self._scheme if rounding is None else self._scheme.rounded(rounding)
+        call = begun(scheme, self._keeper.store, pieces, op, prepared.layout, gradient, work.turn, rounding)
+        carrier, contributed = call.contribute() if self._scheme.contributes else (gradient, None)
+        if call.linear is None:
+            carrier = carrier.view(gradient.shape) if contributed else carrier
+        if call.linear is not None or carrier.dtype != gradient.dtype:
+            prepared = self.prepared(carrier, "sum", rows and call.linear is None, rounding)
         prepared = replace(prepared, name=", ".join(piece.name for piece in pieces))
         result, counted = prepared.run(carrier, number, work.turn, call.losses)
-        self._keeper.store.count(pieces)
         if contributed is None:
+            self._keeper.store.count(pieces)
             total = self._divided(result, op, counted, work)
             return total if tensor.is_sparse else tensor
         call.finish(result)
+        self._keeper.store.count(pieces)
         if counted is not None:
             counted.loss = call.report(contributed, counted)
             self._stats = work.counted = counted
