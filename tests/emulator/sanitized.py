@@ -26,7 +26,7 @@ def assert_clean(mode: str, *tests: str, **variables: str) -> None:
     """
     environment = {**os.environ, **OPTIONS, **variables, "EMULATOR_MODE": mode, "LD_PRELOAD": sanitizer(mode)}
     command = [sys.executable, "-m", "pytest", "-q", "-s", *tests]
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=3600)
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=7200)
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-6000:]
 
 

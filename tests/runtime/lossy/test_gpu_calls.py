@@ -275,20 +275,20 @@ def test_sums_that_float32_can_not_hold_are_refused() -> None:
         backend(artifact, torch.device("cpu"), many, 1.0)
 
 
-LARGE = [*((name, size, (1 << 20) + 3) for name in LOSSY for size in (2, 3)), *((name, 2, 4_000_000) for name in LOSSY)]
+LARGE = [(name, size, units) for units in ((1 << 20) + 3, 4_000_000, 50_000_000) for name in LOSSY for size in (2, 3)]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("name", "size", "units"), LARGE)
 def test_large_tensors_stay_in_their_memory(name, size, units):
     """Kernels and host under the address sanitizer, in a process of its own, and the CPU's bits."""
     if "EMULATOR_MODE" not in os.environ:
         test = f"{__file__}::test_large_tensors_stay_in_their_memory[{name}-{size}-{units}]"
-        return assert_clean("address", "-m", "slow", test, EMULATOR_SECONDS="3000")
+        return assert_clean("address", "-m", "slow", test, EMULATOR_SECONDS="7000")
     artifact = zenc.compile(name, ranks=size)
     inputs, found = drawn(size, units, 0, torch.float32), []
-    for ranks in (collectives(artifact, size), on_gpus(artifact, size, deadline=3000)):
+    for ranks in (collectives(artifact, size), on_gpus(artifact, size, deadline=7000)):
         sums = run_all(ranks, [tensor.clone() for tensor in inputs], "mean", name="w")
         found.append([*sums, *(rank.residual("w") for rank in ranks if artifact.plan.feedback is not None)])
     assert same_bits([torch.cat([each.flatten() for each in of]) for of in found])
