@@ -159,6 +159,18 @@ def test_docstrings_begin_with_a_verb_or_a_noun(folder: str) -> None:
     assert vague == []
 
 
+def test_help_of_options_can_be_understood_alone() -> None:
+    calls = [
+        node
+        for path in (PACKAGE / "cli").rglob("*.py")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+    ]
+    texts = [ast.unparse(word.value)[1:] for call in calls for word in call.keywords if word.arg == "help"]
+    assert len(texts) > 60
+    assert [text for text in texts if DANGLING.match(text) and not re.match("For a|Where to write", text)] == []
+
+
 def test_headers_begin_with_a_noun() -> None:
     first = {path: path.read_text(encoding="utf-8").split("\n")[0] for path in TEMPLATES.rglob("*.h")}
     assert len(first) > 30

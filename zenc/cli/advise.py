@@ -34,7 +34,7 @@ every answer.
 
 
 def advise(
-    profile: Annotated[Path | None, common.file_option(help="Of a dry run, or of gradients alone.")] = None,
+    profile: Annotated[Path | None, common.file_option(help="Profile of a dry run, or of gradients alone.")] = None,
     ranks: given.RanksOption = None,
     bandwidth: given.BandwidthOption = None,
     topology: common.TopologyOption = None,
@@ -42,11 +42,11 @@ def advise(
     device: given.DeviceOption = None,
     rest: Annotated[
         str | None,
-        typer.Option(metavar="BYTES", help="Of all other gradients, such as 40MB. [default: as observed, or none]"),
+        typer.Option(metavar="BYTES", help="Bytes of other gradients, such as 40MB. [default: as observed, or none]"),
     ] = None,
     computing: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Of a step without any wait, such as 120ms. [default: as observed]"),
+        typer.Option(metavar="TIME", help="Time of a step without any wait, such as 120ms. [default: as observed]"),
     ] = None,
     density: given.DensityOption = None,
     units: given.UnitsOption = 1_000_000,

@@ -34,21 +34,21 @@ LONGEST = 600
 
 
 def calibrate(
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to, as JSON.")] = Path(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write it, as JSON.")] = Path(
         "calibration.json"
     ),
     nproc: Annotated[
         int | None,
-        typer.Option(min=2, max=64, metavar="N", help="Without torchrun: so many processes on this machine."),
+        typer.Option(min=2, max=64, metavar="N", help="Without torchrun: the number of processes on this machine."),
     ] = None,
-    backend: Annotated[str, typer.Option(metavar="NAME", help="Of the process group: gloo or nccl.")] = "gloo",
+    backend: Annotated[str, typer.Option(metavar="NAME", help="Backend of the process group: gloo or nccl.")] = "gloo",
     bandwidth: Annotated[
         str | None,
-        typer.Option(metavar="B", help="What the links are said to carry, such as '100 Gbit/s': gives the efficiency."),
+        typer.Option(metavar="B", help="Nominal bandwidth of the links, such as '100 Gbit/s': gives the efficiency."),
     ] = None,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Of what is measured.")] = "measured",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the calibration.")] = "measured",
     plot: Annotated[
-        Path | None, output_option(".svg", "--plot", help="Draw what kernels take there; needs zenc[plots].")
+        Path | None, output_option(".svg", "--plot", help="Plot kernels' times to this file; needs zenc[plots].")
     ] = None,
     read: Annotated[Path | None, file_option(help="Show this calibration, and measure nothing.")] = None,
     json: JsonOption = False,

@@ -45,14 +45,14 @@ def check(
     take of its memory, as is to be expected for gradients of the given units, width, dtype and density. Where moves
     crowd a link inside the network, there is a warning.
 
-    A file with a strategy is about that: each scheme that its rules name is proved, once. With --model there are
+    In a file with a strategy each scheme that the rules name is proved, once. With --model there are
     warnings about rules that match none of its tensors, and about groups that DDP's buckets are too coarse for.
 
-    Of an averaging it is proved that a period of steps gives all ranks the mean, exactly, and the scheme that sums is
-    proved among the ranks of each group.
+    For an averaging zenc proves that a period of steps gives all ranks the mean, exactly, and proves the scheme that
+    sums among the ranks of each group.
 
     A file may also be a plan that another synthesizer wrote, recognised by its contents: MSCCL's XML, MSCCL++'s JSON,
-    TE-CCL's JSON, ForestColl's trees. It is proved, or told where it is wrong in the terms of the file:
+    TE-CCL's JSON, ForestColl's trees. It is proved, or its faults are told in the terms of the file:
     sums, waits for ever, data races, messages that do not match, chunks out of range. Other options are not for it.
     """
     path, params = common.locate(file), common.parameters(assignments)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zenc.topology.model import Topology
 
 WithStrategyArgument = Annotated[
-    str, typer.Argument(metavar="SCHEME", help="A .zen file, or the name of what comes with zenc.")
+    str, typer.Argument(metavar="SCHEME", help="A .zen file, or the name of one that comes with zenc.")
 ]
 RanksOption = Annotated[int | None, typer.Option("--ranks", min=1, metavar="N", help="Number of ranks.")]
 SetOption = Annotated[
@@ -38,7 +38,7 @@ SetOption = Annotated[
 WhichOption = Annotated[
     str | None,
     typer.Option(
-        "--scheme", metavar="NAME", help="Which scheme, strategy or averaging of the file, where it has several."
+        "--scheme", metavar="NAME", help="Name of the scheme, strategy or averaging, if the file has several."
     ),
 ]
 

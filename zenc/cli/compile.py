@@ -74,11 +74,11 @@ def compile_(
     where the scheme is loaded, if NVRTC is there. Compiled kernels stay in your cache, too: machines that share it
     (ZENC_CACHE_DIR) and have this NVRTC load the scheme without compiling any.
 
-    Of a strategy each scheme that its rules name is written, once, to a directory of its own: rules 'on gpu' for cuda,
+    For a strategy each scheme that its rules name is written, once, to a directory of its own: rules 'on gpu' for cuda,
     rules 'on host' for cpu, all others for --target. zenc.attach takes the whole directory, or the text itself.
 
-    The plan of another synthesizer, as 'zenc check' takes it, is made a plan of zenc where it is an all-reduce. Of an
-    all-gather the pull is made, and before it, turned round, the push.
+    The plan of another synthesizer, as 'zenc check' takes it, becomes a plan of zenc if it is an all-reduce. An
+    all-gather becomes the pull and, turned round, the push before it.
     """
     path, params = common.locate(file), common.parameters(assignments)
     if common.is_plan(path, ranks, params, scheme, topology, link):

@@ -65,10 +65,10 @@ def draw(
     With --topology arrows have the colour of the load of the links on their way, as is to be expected for gradients of
     the given units, width, dtype and density.
 
-    Of a strategy its rules are drawn, a colour each; with --model also the tensors, by their rules, in groups. When
-    what is sent is drawn by zenc simulate --strategy FILE --model FILE --plot.
+    For a strategy its rules are drawn, a colour each; with --model also the tensors, by their rules, in groups. Its
+    messages over time are drawn by zenc simulate --strategy FILE --model FILE --plot.
 
-    Of an averaging the groups of each step are drawn, in a colour each.
+    For an averaging the groups of each step are drawn, in a colour each.
     """
     path, params, chosen = common.locate(file), common.parameters(assignments), _range(steps)
     drawing: Drawing | StrategyDrawing | AveragingDrawing

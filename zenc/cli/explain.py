@@ -41,7 +41,7 @@ def explain(
             min=1, metavar="N", help="Number of ranks. [default: 4, or the nearest it allows, or as recorded]"
         ),
     ] = None,
-    rank: Annotated[int, typer.Option(min=0, metavar="R", help="Whose messages to list.")] = 0,
+    rank: Annotated[int, typer.Option(min=0, metavar="R", help="Rank whose messages are listed.")] = 0,
     density: common.DensityOption = 0.01,
     units: common.UnitsOption = 1_000_000,
     width: common.WidthOption = 64,
@@ -52,7 +52,7 @@ def explain(
     overlap: Annotated[
         float | None, typer.Option(metavar="Q", help="Share of one rank's units that another one holds too.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the random numbers that units are drawn with.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random numbers that units are drawn with.")] = 0,
     indices: IndicesOption = None,
     assignments: common.SetOption = None,
     scheme: common.WhichOption = None,
@@ -66,8 +66,8 @@ def explain(
 ) -> None:
     """Say who sends what to whom, and count the bytes, headers included.
 
-    The count is exact for the gradients that it is made for: those that --indices records, or else such that are drawn,
-    with the given share of units on every rank. A call with the same units in its gradients sends as many bytes.
+    The count is exact for its gradients: those that --indices records, or else drawn ones, with the given share of
+    units on every rank. A call with the same units in its gradients sends as many bytes.
 
     Below it stands the cost for any number of ranks n, as formulas that were found by counting and checked at many n:
     M is the size of the dense tensor, d_k the density of the sum of k ranks. With --topology the ranks are those of the

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Device = Literal["cpu", "gpu"]
 
-ProfileOption = Annotated[Path | None, file_option("--profile", help="What gradients are like: a profile.")]
+ProfileOption = Annotated[Path | None, file_option("--profile", help="Profile of the gradients.")]
 ParameterOption = Annotated[
     list[str] | None,
     typer.Option("--parameter", metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all]"),
@@ -33,7 +33,7 @@ RanksOption = Annotated[
 ]
 BandwidthOption = Annotated[
     str | None,
-    typer.Option("--bandwidth", metavar="B", help="Of a rank's link, such as '25 Gbit/s', where there is no topology."),
+    typer.Option("--bandwidth", metavar="B", help="Bandwidth of a rank's link, such as '25 Gbit/s', without topology."),
 ]
 ModelOption = Annotated[Path | None, file_option("--model", help="The profile of a model: a dry run's.")]
 DensityOption = Annotated[
@@ -55,17 +55,15 @@ LossyOption = Annotated[
     ),
 ]
 CalibrationOption = Annotated[
-    Path | None, file_option("--calibration", help="What zenc calibrate wrote. [default: a guess]")
+    Path | None, file_option("--calibration", help="File that zenc calibrate wrote. [default: a guess]")
 ]
 HostOption = Annotated[
     Path | None,
-    file_option(
-        "--host", help="Of a strategy: what zenc calibrate wrote for the processors beside GPUs, for rules on host."
-    ),
+    file_option("--host", help="For a strategy: calibration of the processors beside GPUs, for rules on host."),
 ]
 DeviceOption = Annotated[
     Device | None,
-    typer.Option("--device", help="Whose kernels are guessed without --calibration. [default: as the topology has it]"),
+    typer.Option("--device", help="Device whose kernels are guessed without --calibration. [default: the topology's]"),
 ]
 
 

@@ -45,13 +45,13 @@ def lab(
     ranks_per_host: Annotated[
         int, typer.Option(min=1, max=64, metavar="N", help="Ranks on a host, which share its link, and memory.")
     ] = 1,
-    rate: Annotated[str, typer.Option(metavar="RATE", help="Of each link, each way: 100mbit, 1gbit.")] = "100mbit",
+    rate: Annotated[str, typer.Option(metavar="RATE", help="Rate of each link, each way: 100mbit, 1gbit.")] = "100mbit",
     topology: Annotated[
         str | None,
-        typer.Option(metavar="TOPOLOGY", help="A host for each of its ranks, and its links in place of --rate."),
+        typer.Option(metavar="TOPOLOGY", help="Topology: a host for each rank, and its links in place of --rate."),
     ] = None,
     loss: Annotated[
-        float, typer.Option(min=0.0, max=0.9, metavar="SHARE", help="Of packets that are lost at random, such as 0.01.")
+        float, typer.Option(min=0.0, max=0.9, metavar="SHARE", help="Share of packets lost at random, such as 0.01.")
     ] = 0.0,
     burst: Annotated[
         int, typer.Option(min=2000, metavar="BYTES", help="Bytes that a link takes at once after a pause.")

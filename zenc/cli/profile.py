@@ -69,7 +69,7 @@ _MOST_PLOTTED = 8
 
 profile = typer.Typer(no_args_is_help=True, help=_HELP, rich_markup_mode=None)
 
-OutputOption = Annotated[str, common.output_option(".json", "-o", "--output", help="Where to; - is standard output.")]
+OutputOption = Annotated[str, common.output_option(".json", "-o", "--output", help="File; - is standard output.")]
 
 
 @profile.command("show", epilog=_SHOW)
@@ -78,10 +78,12 @@ def show(
     parameter: ParameterOption = None,
     ranks: Annotated[
         int | None,
-        typer.Option(min=1, max=4096, metavar="N", help="Count holders among so many. [default: as recorded, or 8]"),
+        typer.Option(
+            min=1, max=4096, metavar="N", help="Ranks whose holders are counted. [default: as recorded, or 8]"
+        ),
     ] = None,
     plot: Annotated[
-        Path | None, common.output_option(".svg", "--plot", help="Draw them there, too; needs zenc[plots].")
+        Path | None, common.output_option(".svg", "--plot", help="Plot them, too; needs zenc[plots].")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -120,15 +122,16 @@ def draw(
     dtype: common.DtypeOption = "f32",
     zipf: ZipfOption = None,
     overlap: Annotated[
-        float | None, typer.Option(metavar="Q", help="From a subset of the units, such that two ranks overlap by Q.")
+        float | None, typer.Option(metavar="Q", help="Overlap of two ranks, by drawing from a subset of the units.")
     ] = None,
     core: Annotated[
-        float | None, typer.Option(metavar="P", help="All ranks share this share of their units; the rest is chance.")
+        float | None,
+        typer.Option(metavar="P", help="Share of units that all ranks have in common; the rest is chance."),
     ] = None,
     contiguous: Annotated[
         bool, typer.Option("--contiguous", help="The subset of --overlap is the first units, not spread out.")
     ] = False,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="What the gradient is called.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the gradient.")] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Make up a profile: units are held by chance, all alike, or as one of --zipf, --overlap and --core says."""
@@ -157,7 +160,7 @@ def record(
         Path, typer.Argument(metavar="INDICES", help="The units of each rank, in a .json or .npz file.")
     ],
     output: OutputOption,
-    name: Annotated[str, typer.Option(metavar="NAME", help="What the gradient is called.")] = "recorded",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the gradient.")] = "recorded",
     json: common.JsonOption = False,
 ) -> None:
     """Make a profile of the units that ranks held in a step."""

@@ -64,7 +64,7 @@ def report(
     zipf: given.ZipfOption = None,
     calibration: given.CalibrationOption = None,
     device: given.DeviceOption = None,
-    measured: Annotated[Path | None, common.file_option(help="What calls took: laid beside the predictions.")] = None,
+    measured: Annotated[Path | None, common.file_option(help="Measured calls, laid beside the predictions.")] = None,
     assignments: common.SetOption = None,
     json: common.JsonOption = False,
 ) -> None:

@@ -59,7 +59,7 @@ def simulate(
     ready: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=TIME", help="When a gradient is there, such as words=12ms: computing goes on beside it."
+            metavar="NAME=TIME", help="Time of a gradient's arrival, such as words=12ms: computing goes on beside it."
         ),
     ] = None,
     ranks: Annotated[
@@ -68,7 +68,7 @@ def simulate(
     ] = None,
     bandwidth: Annotated[
         str | None,
-        typer.Option(metavar="B,...", help="Of a rank's link, such as '25 Gbit/s', where there is no topology."),
+        typer.Option(metavar="B,...", help="Bandwidth of a rank's link, such as '25 Gbit/s', without topology."),
     ] = None,
     density: Annotated[
         str | None, typer.Option(metavar="D,...", help="Share of units that a rank holds. [default: 0.01]")
@@ -87,12 +87,11 @@ def simulate(
     ] = None,
     model: given.ModelOption = None,
     plot: Annotated[
-        Path | None, common.output_option(".svg", "--plot", help="Draw seconds there, as SVG; needs zenc[plots].")
+        Path | None, common.output_option(".svg", "--plot", help="Plot seconds to this SVG file; needs zenc[plots].")
     ] = None,
-    over: Annotated[Over | None, typer.Option(help="What the plot is over. [default: what has several values]")] = None,
+    over: Annotated[Over | None, typer.Option(help="Axis of the plot. [default: the one with several values]")] = None,
     trace: Annotated[
-        Path | None,
-        common.output_option(".json", "--trace", help="Write one run there, as a Chrome trace: of the best scheme."),
+        Path | None, common.output_option(".json", "--trace", help="Write a run of the best scheme as a Chrome trace.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:

@@ -33,14 +33,14 @@ def synthesize(
         str, typer.Argument(metavar="TOPOLOGY", help="A file, FILE:NAME, a shipped topology or a builder.")
     ],
     output: Annotated[
-        Path | None, common.output_option(".zen", "--output", "-o", help="Write the scheme there.")
+        Path | None, common.output_option(".zen", "--output", "-o", help="Write the scheme to this file.")
     ] = None,
     bytes: Annotated[
         float, typer.Option(min=1e3, max=1e15, metavar="B", help="Bytes of the dense gradient that is predicted.")
     ] = 64e9,
     chunks: Annotated[
         int | None,
-        typer.Option(min=1, max=304, metavar="N", help="Pieces in which a tree carries. [default: by depth]"),
+        typer.Option(min=1, max=304, metavar="N", help="Pieces that a tree cuts its data in. [default: by depth]"),
     ] = None,
     density: Annotated[
         float, typer.Option(min=1e-9, max=1.0, metavar="D", help="Share of rows of 64 values that a rank holds.")

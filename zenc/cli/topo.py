@@ -49,7 +49,7 @@ SetOption = Annotated[
 def show(
     topology: TopologyArgument,
     assignments: SetOption = None,
-    output: Annotated[Path | None, common.output_option(".svg", "-o", "--output", help="Draw it there, too.")] = None,
+    output: Annotated[Path | None, common.output_option(".svg", "-o", "--output", help="Draw it, too.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Print levels, machines, links and how much they carry."""
@@ -73,7 +73,7 @@ def show(
 @topo.command("convert", epilog=_CONVERT)
 def convert(
     topology: TopologyArgument,
-    output: Annotated[str, common.output_option(".json", "-o", "--output", help="Where to; - is standard output.")],
+    output: Annotated[str, common.output_option(".json", "-o", "--output", help="File; - is standard output.")],
     assignments: SetOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -56,7 +56,7 @@ def tune(
     device: given.DeviceOption = None,
     host: given.HostOption = None,
     output: Annotated[
-        Path | None, common.output_option(".zen", "--output", "-o", help="Write the best scheme there.")
+        Path | None, common.output_option(".zen", "--output", "-o", help="Write the best scheme to this file.")
     ] = None,
     strategy: Annotated[
         bool, typer.Option("--strategy", help="Search for a strategy of the whole step of --model.")
@@ -66,23 +66,23 @@ def tune(
         str | None,
         typer.Option(
             metavar="S, ...",
-            help="Of a strategy: what may sum dense gradients, or a file whose strategy names that. "
+            help="For a strategy: schemes that may sum dense gradients, or a file whose strategy names them. "
             "[default: lossless ones]",
         ),
     ] = None,
     groups: Annotated[
-        int | None, typer.Option(min=1, max=64, metavar="N", help="Of a strategy: groups, at most. [default: 2]")
+        int | None, typer.Option(min=1, max=64, metavar="N", help="For a strategy: the most groups. [default: 2]")
     ] = None,
     plot: Annotated[
-        Path | None, common.output_option(".svg", "--plot", help="Draw the table there, as bars; needs zenc[plots].")
+        Path | None, common.output_option(".svg", "--plot", help="Plot the table as bars; needs zenc[plots].")
     ] = None,
     lossy: given.LossyOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Search for the scheme that takes least, and write it as a file that a person can read and commit.
 
-    Tried are all shipped schemes with several values of their parameters, all combinations of the four dimensions, two
-    tiers for each level of the topology, and of the best all wire formats and units. Each is predicted for every
+    It tries all shipped schemes with several values of their parameters, all combinations of the four dimensions, two
+    tiers for each level of the topology, and all wire formats and units of the best. Each is predicted for every
     gradient of the profile, one call after another; the best are proved.
     """
     with common.reporting(json):

@@ -23,7 +23,7 @@ WIDTH = 120
 def doctor(json: JsonOption = False) -> None:
     """Try what zenc needs on this machine, and say what to do about what is missing.
 
-    Looked at: zenc's own files, PyTorch and its version, the C++ compiler, the cache of kernels and its permissions, a
+    It looks at zenc's own files, PyTorch and its version, the C++ compiler, the cache of kernels and its permissions, a
     library that is compiled and loaded there, the network interface that gloo takes, the deadline, GPUs, the compiler
     of their kernels, NCCL, and matplotlib.
 

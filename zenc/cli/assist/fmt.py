@@ -48,7 +48,7 @@ class FormattedText:
 
 
 def fmt(files: FilesArgument, check: CheckOption = False, json: JsonOption = False) -> None:
-    """Lay schemes out as everyone does.
+    """Lay schemes out in the one layout that all share.
 
     Spaces, line ends and empty lines change; words, comments and meaning stay. A file that is laid out already is not
     touched, and one that does not parse is left as it is, with diagnostics on standard error.
