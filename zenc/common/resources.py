@@ -45,7 +45,7 @@ def write_text(path: str | os.PathLike[str], text: str, help: str | None = None)
         ZencError: ``unwritable-file``, with ``help``.
     """
     try:
-        write_bytes(path, text.encode())
+        write_bytes(path, text.encode(errors="replace"))
     except OSError as error:
         message = f"can't write {os.fspath(path)!r}: {error.strerror or error}"
         raise ZencError(Diagnostic("unwritable-file", message, help=help)) from error
