@@ -268,6 +268,14 @@ def test_kernels_that_are_late_still_have_their_memory(name: str) -> None:
         assert refused[0].id in (known, "peer-lost")
 
 
+def test_ranges_that_each_call_cuts_anew_are_not_kept() -> None:
+    text, _ = COMPOSED["cut by size, dense"]
+    (rank,) = on_gpus(zenc.compile_text(text, ranks=1, scheme="coded", target="cuda", arch=[]), 1)
+    assert isinstance(rank, LossyCollective)
+    kernels: Any = rank._scheme.kernels_on(torch.device("cpu"))
+    assert kernels.order([range(2)], torch.device("cpu")) is None and not kernels._orders
+
+
 def test_sums_that_float32_can_not_hold_are_refused() -> None:
     artifact = compiled(coded("fixed(16)", "owners"), 2)
     many: Any = SimpleNamespace(size=1025, rank=0)

@@ -66,15 +66,14 @@ class GpuCompression(SharedKernels):
         self.library, self.gpu, self.deadline = compression_library(), gpu, deadline
         self.library.bind(*gpu.libraries(1))
         self.kernels = gpu.kernels.of(artifact, self.library, gpu.images(artifact), FIRST)
-        self._orders: dict[int, tuple[PartUnits, torch.Tensor | None]] = {}
+        self._orders: dict[int, tuple[PartUnits, torch.Tensor]] = {}
 
     def order(self, parts: PartUnits, device: torch.device) -> torch.Tensor | None:
         """Return the units [units] of all ``parts``, int64 on ``device``, one by one; None for 0, 1, 2 and so on."""
-        known = self._orders.get(id(parts))
-        if known is None:
-            lists = [part for part in parts if isinstance(part, torch.Tensor)]
-            known = self._orders[id(parts)] = parts, torch.cat(lists).to(device) if lists else None
-        return known[1]
+        lists = [part for part in parts if isinstance(part, torch.Tensor)]
+        if lists and id(parts) not in self._orders:
+            self._orders[id(parts)] = parts, torch.cat(lists).to(device)
+        return self._orders[id(parts)][1] if lists else None
 
     def selection(self, dtype: str, units: int, width: int, parts: int = 1, marks: bool = False) -> OpenSelection:
         """Begin a selection of ``units`` of ``width`` values, in ``parts``; with ``marks`` several, one after another.
