@@ -127,6 +127,7 @@ async def session(folder: Path) -> list[tuple[str, str]]:
         await client.shutdown_async(None)
         client.exit(None)
         await client.stop()
+        assert client._server is not None and client._server.returncode == 0
 
 
 async def typing(editor: Editor) -> None:

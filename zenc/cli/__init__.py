@@ -139,4 +139,5 @@ def main() -> None:
             ensure_sound()
             app(prog_name="zenc")
         finally:
-            sys.stdout.flush()
+            if not sys.stdout.closed:  # by a language server at its end
+                sys.stdout.flush()

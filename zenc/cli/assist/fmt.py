@@ -96,6 +96,5 @@ def _read_stdin() -> Source:
 
     data = sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        message = f"can't read standard input: it is too long: more than {size_text(MOST_BYTES)}"
-        raise ZencError(Diagnostic("unreadable-file", message))
+        raise ZencError(Diagnostic("unreadable-file", f"standard input is longer than {size_text(MOST_BYTES)}"))
     return decode("<stdin>", data)
