@@ -200,6 +200,12 @@ def test_a_bug_of_ours_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert json.loads(shown.out)["diagnostics"][0]["id"] == "internal"
 
 
+def test_what_takes_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zenc.cli.common.SECONDS_OF_SILENCE", 0.0)
+    for verb in ("check", "explain", "simulate"):
+        assert f"zenc {verb}: still working ..." in CliRunner().invoke(app, [verb, "dense_ring"]).stderr
+
+
 def test_a_bug_of_ours_shows_its_trace_on_demand(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

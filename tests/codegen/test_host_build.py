@@ -127,6 +127,12 @@ def test_a_missing_compiler_says_what_to_install(monkeypatch):
         build(ANSWER)
 
 
+def test_a_compiler_that_writes_nothing_is_named(monkeypatch):
+    monkeypatch.setenv("CXX", "true")
+    with pytest.raises(BuildError, match=r"(?s)error\[compile-failed\].*wrote no kernels.so"):
+        build(ANSWER)
+
+
 def test_each_platform_hears_of_its_own_compiler():
     helps = {platform: install_help(platform) for platform in ("linux", "darwin", "freebsd14")}
     assert [platform for platform, help in helps.items() if "apt install" in help] == ["linux"]

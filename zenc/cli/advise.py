@@ -65,7 +65,7 @@ def advise(
         raise typer.BadParameter("say what the model is like: --profile FILE of a dry run, or --density D with --units")
     others = None if rest is None else given.amount("memory", "--rest", rest)
     seconds = None if computing is None else given.amount("latency", "--computing", computing)
-    with common.reporting(json):
+    with common.reporting(json, "advise"):
         from zenc import forecast
 
         cluster, size = common.on_topology(topology, ranks)

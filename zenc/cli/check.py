@@ -58,7 +58,7 @@ def check(
     path, params = common.locate(file), common.parameters(assignments)
     common.is_plan(path, ranks, params, scheme, topology, model)
     report: Report | StrategyReport | AveragingReport | PlanReport
-    with common.reporting(json):
+    with common.reporting(json, "check"):
         from zenc.gradients.spec import GradientSpec
         from zenc.kinds import open as open_text
 

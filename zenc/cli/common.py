@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from mimetypes import MimeTypes
 from pathlib import Path
+from threading import Timer
 from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol, TextIO, cast
 
 import typer
@@ -112,9 +113,16 @@ _ENDINGS = MimeTypes()
 _ENDINGS.add_type("text/x-zen", ".zen")
 
 
+SECONDS_OF_SILENCE = 2.0
+
+
 @contextmanager
-def reporting(json: bool) -> Iterator[None]:
-    """Turn errors raised inside into diagnostics on standard error and exit status 1."""
+def reporting(json: bool, verb: str = "") -> Iterator[None]:
+    """Turn errors raised inside into diagnostics on standard error and exit status 1; say that ``verb`` takes long."""
+    late = Timer(SECONDS_OF_SILENCE, print, [f"zenc {verb}: still working ..."], {"file": sys.stderr})
+    late.daemon = True
+    if verb:
+        late.start()
     try:
         yield
     except ZencError as error:
@@ -128,6 +136,8 @@ def reporting(json: bool) -> Iterator[None]:
         if is_on("ZENC_DEBUG"):
             traceback.print_exc()
         fail(as_bug(error), json)
+    finally:
+        late.cancel()
 
 
 def fail(error: ZencError, json: bool) -> None:

@@ -83,7 +83,7 @@ def compile_(
     path, params = common.locate(file), common.parameters(assignments)
     if common.is_plan(path, ranks, params, scheme, topology, link):
         return _compile_plan(path, target, arch, output, json)
-    with common.reporting(json):
+    with common.reporting(json, "compile"):
         from zenc.kinds import open_summing
 
         found = open_summing(path, **common.asked(ranks, params, scheme, topology, link))
@@ -95,7 +95,7 @@ def compile_(
 
 
 def _compile_plan(path: str, target: Target, arch: list[str] | None, output: Path | None, json: bool) -> None:
-    with common.reporting(json):
+    with common.reporting(json, "compile"):
         from zenc.pipeline.foreign import compile_plan
 
         artifact = compile_plan(path, target, arch)

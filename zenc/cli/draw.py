@@ -72,7 +72,7 @@ def draw(
     """
     path, params, chosen = common.locate(file), common.parameters(assignments), _range(steps)
     drawing: Drawing | StrategyDrawing | AveragingDrawing
-    with common.reporting(json):
+    with common.reporting(json, "draw"):
         from zenc.gradients.spec import GradientSpec
         from zenc.kinds import open as open_text
 

@@ -82,7 +82,7 @@ def explain(
     if ranks is not None and rank >= ranks:
         raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {ranks - 1}")
     shown: Explanation | RuleTable | AveragingTable
-    with common.reporting(json):
+    with common.reporting(json, "explain"):
         from zenc.gradients.spec import GradientSpec
         from zenc.kinds import open as open_text
 

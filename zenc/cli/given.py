@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from zenc.cli.common import file_option, show_diagnostics
+from zenc.cli.common import SECONDS_OF_SILENCE, file_option, show_diagnostics
 from zenc.common.limits import LIMITS
 from zenc.errors import Diagnostic
 
@@ -140,9 +140,6 @@ def even_gradient() -> Diagnostic:
     )
     help = "say how yours is: --profile FILE, as zenc.Profiler records it, or --zipf 1.05 for words of a corpus"
     return Diagnostic("even-gradient", message, help=help, severity="warning")
-
-
-SECONDS_OF_SILENCE = 2.0
 
 
 class Progress:

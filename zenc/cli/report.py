@@ -75,7 +75,7 @@ def report(
     if output is None and not json:
         raise typer.BadParameter("say where to write: -o report.html; or print its data: --json")
     paths, params = [common.locate(file) for file in files], common.parameters(assignments)
-    with common.reporting(json):
+    with common.reporting(json, "report"):
         from zenc.forecast import DEFAULT_RANKS
         from zenc.report.findings import findings
         from zenc.report.measured import Conditions, read_measured

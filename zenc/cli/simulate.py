@@ -104,7 +104,7 @@ def simulate(
     paths, params = [common.locate(file) for file in files or ()], common.parameters(assignments)
     if not (paths or strategy) or (paths and strategy) or bool(strategy) != bool(model):
         raise typer.BadParameter("give SCHEMEs; or --strategy FILE and --model FILE, for a step of training")
-    with common.reporting(json):
+    with common.reporting(json, "simulate"):
         if strategy and model:
             if link is not None:
                 raise typer.BadParameter("--link is for schemes, and this is a strategy")

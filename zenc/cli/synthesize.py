@@ -52,7 +52,7 @@ def synthesize(
     An all-reduce takes at least the time in which the narrowest cut of the cluster carries what has to cross it. Trees
     are packed into the links from every rank to all others; sums go up the trees, and down again, in chunks.
     """
-    with common.reporting(json):
+    with common.reporting(json, "synthesize"):
         from zenc.gradients.profile_generators import uniform
         from zenc.synthesize.synthesis import synthesize as made
 

@@ -85,7 +85,7 @@ def tune(
     tiers for each level of the topology, and all wire formats and units of the best. Each is predicted for every
     gradient of the profile, one call after another; the best are proved.
     """
-    with common.reporting(json):
+    with common.reporting(json, "tune"):
         from zenc import forecast
 
         cluster, size = common.on_topology(topology, ranks)

@@ -13,7 +13,7 @@ from typing import Any
 
 from zenc._version import __version__
 from zenc.codegen.build import cache
-from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build, run
+from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, CompileFailure, get_or_build, run
 from zenc.codegen.build.toolchain import NATIVE, Toolchain, toolchain
 from zenc.codegen.render import headers, include_dirs, templates_dir
 from zenc.common.log import notice
@@ -46,7 +46,9 @@ def build(
             (folder / name).write_text(text, "utf-8")
         includes = [f"-I{path}" for path in include_dirs(target)]
         command = [*tools.command, *tools.flags, *includes, *sorted(sources), "-o", cache.LIBRARY]
-        run(command, folder, deadline)
+        told = run(command, folder, deadline)
+        if not (folder / cache.LIBRARY).is_file():
+            raise CompileFailure(" ".join(command), f"{told}\nit ended well, and wrote no {cache.LIBRARY}")
         return {
             "zenc": __version__,
             "target": target,
