@@ -1,6 +1,9 @@
 """Collectives on emulated GPUs: sums, counts and errors are those of the CPU, bit for bit."""
 
+import contextlib
 import itertools
+import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -83,6 +86,24 @@ def test_a_module_that_can_not_be_compiled_is_the_error_of_the_call(monkeypatch)
     (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1)
     with pytest.raises(zenc.BuildError, match="the disk is full"):
         reduced([rank], [torch.ones(70, 1)])
+
+
+def test_groups_on_one_gpu_add_modules_one_at_a_time():
+    """Two groups of a process have a thread each, and the same kernels."""
+    both, met = threading.Barrier(2), []
+
+    def add_kernels(*_: object) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            met.append(both.wait(0.2))
+
+    library = SimpleNamespace(load_kernels=lambda *_: 0, add_kernels=add_kernels)
+    kernels = device.LoadedKernels(library, str.encode, "zenc_gather", False)
+    threads = [threading.Thread(target=kernels._fetch, args=(0, b"zenc_sum")) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert met == []
 
 
 def test_a_backend_is_made_on_the_device_of_its_tensors(monkeypatch):

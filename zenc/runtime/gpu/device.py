@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
@@ -41,6 +42,7 @@ class LoadedKernels:
     def __init__(self, library: KernelLibrary, image_of: ImageOf, first: str, has_tables: bool) -> None:
         self._library, self._image_of = library, image_of
         self.failure: Exception | None = None
+        self._adding = threading.Lock()
         self._fetching = FETCH(self._fetch)
         self.handle = library.load_kernels(image_of(first), self._fetching, has_tables)
 
@@ -51,7 +53,8 @@ class LoadedKernels:
 
     def _fetch(self, handle: int, name: bytes) -> int:
         try:
-            self._library.add_kernels(handle, self._image_of(name.decode()))
+            with self._adding:  # groups on one GPU have a thread each
+                self._library.add_kernels(handle, self._image_of(name.decode()))
         except Exception as error:  # no exception crosses C++
             self.failure = error
             return 0
