@@ -269,6 +269,7 @@ def trained(
 
 JOBS = "tests.torch.test_feedback:"
 RESIDUAL, SIGN = TOP + "residual", "push: dense as sign(64) pull: dense as sign(64) feedback: residual"
+RANDOM = "compress: qsgd(4, 64) push: dense pull: dense"
 LOW_RANK = "project: lowrank(2) feedback: residual push: dense pull: dense"
 SKETCH = "select: sketch(3, 0.3) feedback: residual push: dense pull: dense"
 
@@ -289,9 +290,9 @@ def test_nothing_is_lost_and_all_ranks_agree(four, entries, options):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("entries", "cap"),
-    [(LOW_RANK, 0.009), (RESIDUAL, 25), (TOP + "momentum(0.9)", 25), (SIGN, 25), (RESIDUAL, 0.009), (SIGN, 0.009)],
+    [(LOW_RANK, 0.009), (RANDOM, 0.009), (TOP + "momentum(0.9)", 25), (SIGN, 25), (RESIDUAL, 0.009), (SIGN, 0.009)],
     ids=[
-        "low rank, several buckets", "residual", "momentum", "sign", "residual, several buckets",
+        "low rank, several buckets", "random levels, several buckets", "momentum", "sign", "residual, several buckets",
         "sign, several buckets",
     ],
 )  # fmt: skip

@@ -189,7 +189,7 @@ class Attachment:
             profiler.load_state_dict(state["profiler"])
         keepers = keepers_of(self.state)
         for keeper, names in keepers.items():
-            if keeper.keeps:
+            if isinstance(state.get("residuals"), Mapping):
                 keeper.load_state_dict(part_of(state["residuals"], keeper, names, self.state.shapes))
         if keepers:
             self.state.sum_as_before(state.get("calls") or [])

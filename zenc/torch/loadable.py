@@ -29,7 +29,7 @@ def keepers_of(of: ZencState) -> dict[Keeper, tuple[str, ...]]:
     found: dict[Keeper, tuple[str, ...]] = {}
     for rule in of.rules:
         if (keeper := rule.collective.keeper) is not None:
-            found[keeper] = (*found.get(keeper, ()), *rule.served.rows, *rule.served.together)
+            found[keeper] = (*found.get(keeper, ()), *rule.served.names)
     return found
 
 
@@ -86,10 +86,10 @@ def _sound(state: Any, of: ZencState) -> bytes:
 
 def _ensure_residuals(state: Mapping[str, Any], of: ZencState) -> None:
     """Raise CostError or TensorError for residuals that are not those of the parameters with keeping rules."""
-    keepers = {keeper: names for keeper, names in keepers_of(of).items() if keeper.keeps}
-    residuals = state.get("residuals")
-    if keepers and not isinstance(residuals, Mapping):
-        message = f"this state has no residuals, and {next(iter(keepers)).artifact.name} goes on from them"
+    keepers, residuals = keepers_of(of), state.get("residuals")
+    keeping = {keeper: names for keeper, names in keepers.items() if keeper.keeps}
+    if keeping and not isinstance(residuals, Mapping):
+        message = f"this state has no residuals, and {next(iter(keeping)).artifact.name} goes on from them"
         help = "save handle.state_dict() of a handle with this scheme; to begin at zero, load none"
         raise CostError(Diagnostic("bad-state", message, help=help))
     calls, scale = state.get("calls") or [], state.get("scale")
@@ -98,11 +98,11 @@ def _ensure_residuals(state: Mapping[str, Any], of: ZencState) -> None:
     if not (scale is None or (isinstance(scale, int | float) and 0 < scale < math.inf)):
         raise CostError(Diagnostic("bad-state", "the scale of its gradients is no number above 0"))
     there: dict[str, tuple[int, ...]] = {}
-    for keeper, names in keepers.items():
+    for keeper, names in keepers.items() if isinstance(residuals, Mapping) else ():
         own, among = part_of(residuals, keeper, names, of.shapes), keeper.communicator
         read = read_state(own, keeper.artifact.plan, among.rank, among.size)
-        there.update({name: tensor.shape for name, tensor in read.tensors.items()})
-    here = {name: of.shapes[name] for names in keepers.values() for name in names}
+        there.update({name: tensor.shape for name, tensor in read.tensors.items() if keeper.keeps})
+    here = {name: of.shapes[name] for names in keeping.values() for name in names}
     for name, rest in _left_over(residuals, here, of.shapes):
         there[name] = rest
     for name in sorted(here.keys() | there.keys()):
@@ -137,7 +137,8 @@ def part_of(residuals: Any, keeper: Keeper, names: Collection[str], shapes: Mapp
         return residuals
     plan = keeper.artifact.plan
     own = {name: _completed(tensors[name], plan, shapes[name]) for name in names if name in tensors}
-    return {**residuals, "feedback": kind_of(plan), "tensors": own}
+    counts = {} if keeper.keeps else {"rank": None}  # by these it draws at random, alike on all ranks
+    return {**residuals, **counts, "feedback": kind_of(plan), "tensors": own}
 
 
 def _completed(entry: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
