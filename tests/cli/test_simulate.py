@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -106,3 +107,8 @@ def test_on_a_topology(zenc: Zenc) -> None:
     done = zenc("simulate", "balanced", "--topology", "nodes(2, gpus = 4)", *LOAD)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("8 ranks, density 0.02\n") and "nic" in done.stdout
+
+
+def test_on_a_single_device_nothing_travels(zenc: Zenc) -> None:
+    done = zenc("simulate", "balanced", "--topology", "ring(1)", *LOAD)
+    assert done.returncode == 0 and re.search(r"DDP, dense +0 us .* -\n", done.stdout), done.stderr

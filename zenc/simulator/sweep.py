@@ -213,7 +213,7 @@ def _row(point: Point, outcome: SweepOutcome) -> tuple[str, ...]:
     worst = outcome.worst
     each = list(outcome.predictions.values())
     counts = sum(found.steps for found in each), sum(found.messages for found in each)
-    busy = f"{worst.bottleneck}: {worst.busy / worst.seconds:.0%} of {'it' if len(each) == 1 else 'the longest'}"
+    whole = "it" if len(each) == 1 else "the longest"
     return (
         outcome.scheme,
         seconds_text(outcome.seconds),
@@ -222,7 +222,7 @@ def _row(point: Point, outcome: SweepOutcome) -> tuple[str, ...]:
         f"{counts[0]:,}",
         f"{counts[1]:,}",
         seconds_text(sum(found.kernels for found in each)),
-        busy if worst.bottleneck and worst.seconds else "-",
+        f"{worst.bottleneck}: {worst.busy / worst.seconds:.0%} of {whole}" if worst.bottleneck else "-",
     )
 
 

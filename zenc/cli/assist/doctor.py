@@ -30,7 +30,7 @@ def doctor(json: JsonOption = False) -> None:
     The exit status is 1 if something is broken. What is absent is not needed by what can run here.
     """
     found = []
-    with reporting(json):
+    with reporting(json, "doctor" if json else ""):
         from zenc.assist.checks import examine
 
         for finding in examine():
