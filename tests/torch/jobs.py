@@ -192,6 +192,13 @@ def attach_twice(group: dist.ProcessGroup) -> None:
     zenc.attach(ddp, "balanced", deadline=30)
 
 
+def divided_by_fewer(group: dist.ProcessGroup) -> None:
+    ddp = DistributedDataParallel(nn.Linear(4, 2), process_group=group)
+    zenc.attach(ddp, "balanced", dense=True, deadline=30)
+    with ddp.join(divide_by_initial_world_size=False):
+        ddp(torch.ones(1, 4)).sum().backward()
+
+
 def two_models(group: dist.ProcessGroup) -> None:
     """Train two models over one group, a hook and a scheme each, with steps in turn, as with DDP alone."""
     ours, theirs = [wrapped(group) for _ in range(2)], wrapped(group)

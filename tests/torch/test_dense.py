@@ -160,22 +160,21 @@ def test_the_advice_for_unused_parameters_works(four):
     assert four.run(SEAM + "unused_with_the_advice") == [None] * 4
 
 
-def test_a_second_hook(four):
-    text = failure(four, "attach_twice")
-    assert "error[hook-taken]" in text and "help: attach once" in text
+REFUSED = {
+    "attach_twice": "error[hook-taken]",
+    "attach_plain": "error[not-ddp]",
+    "attach_tied_to_dense": "error[tied-to-dense]: 'table.weight' is a sparse embedding's and also used by Linear",
+    "divided_by_fewer": "error[unknown-operation]: join(divide_by_initial_world_size=False)",
+}
+
+
+@pytest.mark.parametrize("job", REFUSED)
+def test_what_a_scheme_in_ddp_refuses(two, job):
+    assert REFUSED[job] in failure(two, job)
 
 
 def test_two_models_with_a_hook_each(four):
     assert four.run(SEAM + "two_models", size=3) == [None] * 3
-
-
-def test_a_model_without_ddp(four):
-    assert "error[not-ddp]" in failure(four, "attach_plain", size=1)
-
-
-def test_a_table_tied_to_a_dense_layer(four):
-    text = failure(four, "attach_tied_to_dense", size=1)
-    assert "error[tied-to-dense]: 'table.weight' is a sparse embedding's and also used by Linear" in text
 
 
 def test_a_rank_that_dies_in_training():

@@ -230,7 +230,7 @@ class _AttachOptions:
         parameters = tuple(name for rule in state.rules for name in rule.served.names)
         if not parameters:
             log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
-        watch = UnusedWatch(ddp_model, named.sparse, accumulating(named.tables))
+        watch = UnusedWatch(ddp_model, named.sparse, accumulating(map(named.trained.__getitem__, named.sparse)))
         handle = Attachment(state, parameters, slot, watch, self.attached)
         if goes_on:
             carry_over(before, handle)
@@ -284,9 +284,8 @@ class _AttachOptions:
         rows = {} if isinstance(dense, bool) else dense_parameters(trained, dense, sparse)
         together = all_dense_parameters(trained, self.exclude, sparse) if dense is True else {}
         names = {parameter: name for name, parameter in model.named_parameters()}
-        named = _Named(trained, sparse, rows, together, names)
-        all_plain((*named.tables, *rows.values(), *together.values()))
-        return named
+        all_plain((*map(trained.__getitem__, sparse), *rows.values(), *together.values()))
+        return _Named(trained, sparse, rows, together, names)
 
     def _loaded(self, named: _Named, group: dist.ProcessGroup, seconds: float) -> ZencState:
         obtain = _strategy(self.scheme, self.params)
@@ -324,11 +323,6 @@ class _Named:
     together: Mapping[str, nn.Parameter]
     names: Mapping[torch.Tensor, str]
 
-    @property
-    def tables(self) -> list[torch.Tensor]:
-        """The sparse parameters, each of any shape."""
-        return [self.trained[name] for name in self.sparse]
-
 
 def _told_of(state: ZencState) -> Options:
     return {f"rule {number}": f"{rule.text}: {', '.join(rule.served.names)}" for number, rule in enumerate(state.rules)}
@@ -352,7 +346,7 @@ def _strategy(scheme: Scheme, params: Parameters | None) -> Callable[[int], Comp
     return (lambda size: compiled(syntax, size, params)) if pick(STRATEGY, syntax) is not None else None
 
 
-def _parameters(named: _Named, exclude: Iterable[str], least_values: int) -> ModelParameters:
+def _parameters(named: _Named, exclude: Collection[str], least_values: int) -> ModelParameters:
     known, rows, dense = named.trained, named.rows, all_dense_parameters(named.trained, exclude, named.sparse)
     together = {name: each for name, each in dense.items() if name not in rows and each.numel() >= least_values}
     return ModelParameters({name: known[name] for name in named.sparse}, rows, together, len(known))

@@ -95,29 +95,29 @@ them whole, and they go with the others.
 """
 
 
-def all_dense_parameters(trained: NamedParameters, exclude: Iterable[str], sparse: Collection[str]) -> NamedParameters:
+def all_dense_parameters(
+    trained: NamedParameters, exclude: Collection[str], sparse: Collection[str]
+) -> NamedParameters:
     """Return those of ``trained`` with dense gradients that no pattern excludes, by name, in the order of the model.
 
     A pattern of ``exclude`` is a name, in which ``*`` stands for anything. Raises SchemeError (``unknown-parameter``)
     for one that no name matches.
     """
     known = {name: each for name, each in trained.items() if name not in sparse}
-    patterns = [exclude] if isinstance(exclude, str) else list(exclude)
-    for pattern in patterns:
+    for pattern in exclude:
         if not any(is_like(name, pattern) for name in known):
             message = f"the model has no parameter with a dense gradient that is called '{pattern}'"
             raise SchemeError(Diagnostic("unknown-parameter", message, help=_advice(pattern, known)))
-    return {name: each for name, each in known.items() if not any(is_like(name, each) for each in patterns)}
+    return {name: each for name, each in known.items() if not any(is_like(name, each) for each in exclude)}
 
 
 def _advice(name: str, known: Collection[str]) -> str:
     return dotted_like(name, known) or "model.named_parameters() has the names"
 
 
-def dense_parameters(trained: NamedParameters, names: Iterable[str], sparse: Collection[str]) -> NamedParameters:
+def dense_parameters(trained: NamedParameters, names: Collection[str], sparse: Collection[str]) -> NamedParameters:
     """Return those of ``trained`` that the caller asks for, which are dense, by name."""
-    wanted = [names] if isinstance(names, str) else list(names)
-    for name in wanted:
+    for name in names:
         if name in sparse:
             message = f"'{name}' has sparse gradients, which go through the scheme anyway"
             raise SchemeError(Diagnostic("sparse-already", message, help="leave it out of dense="))
@@ -125,7 +125,7 @@ def dense_parameters(trained: NamedParameters, names: Iterable[str], sparse: Col
             message = f"DDP has no parameter '{name}' of the model to train"
             help = _advice(name, [each for each in trained if each not in sparse])
             raise SchemeError(Diagnostic("unknown-parameter", message, help=help))
-    return {name: trained[name] for name in wanted}
+    return {name: trained[name] for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +143,7 @@ class Served:
 
 
 def served_by(
-    plan: Plan,
-    sparse: tuple[str, ...],
-    named: Mapping[str, torch.nn.Parameter],
-    every: Mapping[str, torch.nn.Parameter],
-    least: int | None,
+    plan: Plan, sparse: tuple[str, ...], named: NamedParameters, every: NamedParameters, least: int | None
 ) -> Served:
     """Return the parameters that the scheme of ``plan`` sums: ``sparse``, ``named`` dense, and ``every`` other ones.
 

@@ -70,7 +70,14 @@ def own_way(bucket: GradBucket, group: dist.ProcessGroup | None) -> Averaged:
 
 
 def attached_hook(slot: Slot, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average ``bucket``'s buffer over the ranks, in its shape, by the tenant of ``slot``, or DDP's own way."""
+    """Average ``bucket``'s buffer over the ranks, in its shape, by the tenant of ``slot``, or DDP's own way.
+
+    Raises TensorError (``unknown-operation``) in a ``join`` that divides by fewer ranks than all.
+    """
+    wrapper = slot.wrapper() if slot.wrapper else None
+    if wrapper is not None and not vars(wrapper).get("_divide_by_initial_world_size", True):
+        message = "join(divide_by_initial_world_size=False) is not for hooks of DDP, which divide by all ranks"
+        raise TensorError(Diagnostic("unknown-operation", message, help="leave it out"))
     return slot.tenant.reduce(bucket) if slot.tenant else own_way(bucket, slot.group)
 
 
