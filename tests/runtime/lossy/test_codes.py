@@ -99,14 +99,19 @@ def test_fixed_points_come_back(code: str) -> None:
     assert not ranks[0].residual("w").any()
 
 
-@pytest.mark.parametrize("code", ["int(8, 16)", "sign(16)", "ternary(16)", "bf16", "onebit(8)", "fp8(16)"])
-def test_what_is_not_finite_is_seen_by_all(code: str) -> None:
-    ranks = collectives(compiled(coded(code, "owners"), 3), 3)
+CODES = [(code, "") for code in ("int(8, 16)", "sign(16)", "ternary(16)", "bf16", "onebit(8)", "fp8(16)")]
+
+
+@pytest.mark.parametrize(("code", "select"), [*CODES, ("fixed(8)", "select: random(0.3)")])
+def test_what_is_not_finite_is_seen_by_all(code: str, select: str) -> None:
+    """A selection may leave it out, and ranks have the same numbers beside it."""
+    ranks = collectives(compiled(coded(code, "owners", select=select), 3), 3)
     run_all(ranks, [torch.ones(40) * rank for rank in range(3)], name="w")
     before = [rank.residual("w") for rank in ranks]
     given = [torch.ones(40) for _ in ranks]
-    given[2][9] = torch.inf
-    assert not any(bool(torch.isfinite(each).all()) for each in run_all(ranks, given, name="w"))
+    given[0][9] = torch.inf
+    found = run_all(ranks, given, name="w")
+    assert all(torch.equal(each.isfinite(), found[0].isfinite()) and not each.isfinite().all() for each in found)
     assert all(torch.equal(rank.residual("w"), kept) for rank, kept in zip(ranks, before, strict=True))
 
 

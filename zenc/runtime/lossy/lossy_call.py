@@ -146,12 +146,12 @@ class LossyCall:
         carrier = self.gradient if made is None else made
         if self.rounding is not None or self.scheme.shifts:
             carrier = carrier.float()
-        if self.scheme.fixed is not None and self.scheme.communicator.size > 1:
-            carrier = self._quantised(carrier, self.scheme.fixed)
         if not found.finite:
             carrier.view(-1)[0] = torch.nan
             if self.losses.taken is not None:
                 self.losses.taken[0] |= 1
+        if self.scheme.fixed is not None and self.scheme.communicator.size > 1:
+            carrier = self._quantised(carrier, self.scheme.fixed)  # all ranks hear of the NaN, if there is one
         if self.scheme.keeps and not self.scheme.votes:
             of_short = torch.zeros_like(carrier, dtype=torch.float32).view(-1) if self.scheme.loses_within else None
             self.losses.residual = of_short if self.linear else self.total.view(-1)
