@@ -43,7 +43,7 @@ def clip_grad_norm_(
         raise TensorError(Diagnostic("nonfinite-norm", message))
     scale = torch.clamp(max_norm / (total + 1e-6), max=1.0)
     for value in values:
-        value.mul_(scale.to(value.device, value.dtype))
+        value.mul_(scale.to(value.device))
     return cast(torch.Tensor, total)
 
 
