@@ -7,6 +7,7 @@ Nothing heavy is imported before a verb needs it, so that ``zenc --help`` answer
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from importlib import import_module
@@ -128,6 +129,8 @@ def _options(
 
 def main() -> None:
     """Run the program with the arguments of the command line."""
+    if os.environ.get("COLUMNS") == "0":  # of a terminal that does not know its width; rich would print nothing
+        del os.environ["COLUMNS"]
     for place, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # it is closed, and what is opened next would take its place
             setattr(sys, name, nowhere("rww"[place]))
