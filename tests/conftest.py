@@ -46,7 +46,7 @@ LONGEST = (
     "targets/cuda/test_compiled.py", "emulator/test_whole_calls.py", "docs/test_snippets.py", "tables/test_sharded.py",
     "runtime/test_gpu.py", "torch/test_feedback.py", "docs/test_guides.py", "verify/test_mutations.py",
     "topology/test_importers_fuzz.py", "torch/test_options.py", "runtime/test_gloo.py", "test_docstrings.py",
-    "runtime/test_gpu_halves.py", "torch/test_strategies.py", "simulator/test_advice.py", "cli/test_verbs.py",
+    "runtime/test_halves.py", "torch/test_strategies.py", "simulator/test_advice.py", "cli/test_verbs.py",
     "select/test_search.py", "benchmarks/test_lab.py", "runtime/test_shared_memory.py", "untrusted/test_fuzz.py",
     "torch/test_rebuild.py", "benchmarks/test_convergence.py", "untrusted/test_costs.py", "soak/test_soak.py",
     "topology/test_language.py", "codegen/test_host_build.py", "faults/test_seeds.py", "untrusted/test_files.py",
