@@ -191,7 +191,7 @@ def test_text_of_a_user_is_escaped(report: Any, tmp_path: Path) -> None:
         (["balanced", "--measured", "other.json", *GIVEN, "-o", "x.html"], 1, "none of the schemes is among"),
         (["balanced", "--measured", "took.json", "--ranks", "4", "-o", "x.html"], 2, "by which law"),
         (["balanced", "--bandwidth", "1 GB/s,2 GB/s", "--zipf", "1", "-o", "x.html"], 2, "about one bandwidth"),
-        (["balanced", *GIVEN, "-o", "no/such.html"], 1, "unwritable-file"),
+        (["balanced", *GIVEN, "-o", "no/such.html"], 2, "there is no folder"),
     ],
 )
 def test_bad_input_is_said(
