@@ -2,6 +2,7 @@
 
 import pytest
 
+import zenc
 from tests.support.refusals import refusals
 from zenc.averaging.model import division_text
 from zenc.averaging.resolve import AVERAGING, resolve_averaging
@@ -124,3 +125,26 @@ def test_layout() -> None:
         "    alternate [rows(side), groups [0, 1] [2, side + 1], across node inside rack(16)]\n}\n"
     )
     assert format_text(formatted, "a.zen") == formatted
+
+
+KINDS = {
+    "scheme": "scheme mine { tier node(2): dense_ring   tier cluster: dense_ring }",
+    "strategy": "strategy mine { others: dense_ring }",
+    "averaging": "averaging mine { alternate [everyone]  sums: dense_ring }",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_has_the_verbs_of_its_kind(kind: str) -> None:
+    """``zenc.open`` takes texts of each kind."""
+    found = zenc.open(KINDS[kind], ranks=4)
+    assert found.kind == kind and found.check().name == "mine"
+    assert found.explain().to_json() and found.draw().svg().startswith("<svg")
+    lacking = {"strategy": found.load, "averaging": found.compile}.get(kind)
+    if lacking is None:
+        assert zenc.open("balanced").kind == "scheme" and isinstance(found.compile("plan"), zenc.Artifact)
+    else:
+        with pytest.raises(zenc.SchemeError, match="wrong-kind"):
+            lacking()
+        with pytest.raises(zenc.SchemeError, match=f"is about its {kind}, which has no 'link'"):
+            zenc.open(KINDS[kind], link="1 Gbit/s")

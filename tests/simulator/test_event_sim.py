@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.simulator.plans import SHIPPED, plan_of
+from tests.support.shipped import SHIPPED, plan_of
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform, zipf

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu_predictions import compared, constants
-from tests.simulator.plans import plan_of as shipped
 from tests.support.plans import plan_of
+from tests.support.shipped import plan_of as shipped
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import common_core, random_subset, zipf
 from zenc.plan.ir import Plan
@@ -94,7 +94,7 @@ def test_kernels_of_calls_on_one_gpu_are_near_what_they_took() -> None:
 
 PROGRAM = """
 import re, time
-from tests.simulator.plans import plan_of
+from tests.support.shipped import plan_of
 from zenc.simulator.predict import predict_on, network
 from zenc.simulator.calibration import DEFAULTS
 from zenc.gradients.profile_generators import zipf

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.simulator.plans import SHIPPED, plan_of
+from tests.support.shipped import SHIPPED, plan_of
 from zenc.analysis.exact_traffic import weigh
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.errors import CostError, TopologyError

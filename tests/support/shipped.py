@@ -27,3 +27,8 @@ def plan_of_shipped(name: str, size: int | None = None, **parameters: float) -> 
 def cases(sizes: Iterable[int], schemes: Iterable[str] = SHIPPED) -> list[tuple[str, int]]:
     """Return each shipped scheme with each of ``sizes`` that it allows."""
     return [(name, size) for name in schemes for size in allowed(plan_of_shipped(name), sizes)]
+
+
+def plan_of(scheme: str, size: int) -> Plan:
+    """Return the plan of a shipped scheme, whose tiers fit ``size`` ranks."""
+    return plan_of_shipped(scheme, **({"gpus": min(4, size)} if scheme == "zen_cluster" else {}))
