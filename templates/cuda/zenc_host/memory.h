@@ -93,12 +93,15 @@ public:
     CUresult prepare() { return add(STAGING_BYTES); }
 
     // Makes memory free again. The device must have passed what was copied from it.
-    void reset() { go_to(kept_); }
+    void reset() {
+        chunk_ = kept_chunk_;
+        used_ = kept_;
+    }
 
     // Keeps what was taken for good: a captured call reads it with every replay.
     void keep() {
-        if (used_ != 0) kept_ = chunk_ + 1;
-        reset();
+        kept_chunk_ = chunk_;
+        kept_ = used_;
     }
 
     // Whether there is room for some bytes, without asking CUDA for more.
@@ -111,7 +114,7 @@ public:
     // Takes bytes until the next reset, aligned to 16; null after a failure.
     void* take(Call& call, u64 bytes) {
         bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-        for (; chunk_ < chunks_.size(); go_to(chunk_ + 1)) {
+        for (; chunk_ < chunks_.size(); ++chunk_, used_ = 0) {
             if (chunks_[chunk_].bytes - used_ < bytes) continue;
             used_ += bytes;
             return chunks_[chunk_].memory + used_ - bytes;
@@ -128,11 +131,6 @@ private:
         u64 bytes;
     };
 
-    void go_to(u64 chunk) {
-        chunk_ = chunk;
-        used_ = 0;
-    }
-
     CUresult add(u64 bytes) {
         void* memory = nullptr;
         const CUresult result = api.cuMemHostAlloc(&memory, bytes, 0);
@@ -143,7 +141,8 @@ private:
     std::vector<Chunk> chunks_;
     u64 chunk_ = 0;
     u64 used_ = 0;  // of this chunk
-    u64 kept_ = 0;  // chunks, from the first one on
+    u64 kept_chunk_ = 0;
+    u64 kept_ = 0;  // of that chunk, and all chunks before it
 };
 
 }  // namespace zenc

@@ -51,6 +51,11 @@ class Layout:
         return DTYPE_NAMES[self.dtype]
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of a dense tensor of this layout."""
+        return self.units * self.width * self.dtype.itemsize
+
+    @property
     def is_sparse(self) -> bool:
         """Return whether the tensor is sparse COO."""
         return self.sparse_dim > 0

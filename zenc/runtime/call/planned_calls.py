@@ -127,7 +127,7 @@ class PreparedCall:
                 raise
             raise told from error
         seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
-        counted = number, layout, communicator.size, found.counts_in, found.counts_out, call.stats
+        counted = number, layout, communicator.transport.size, found.counts_in, found.counts_out, call.stats
         return found.tensor, CallStats(*counted, *seconds, found.made_again, found.waited)
 
     def _with_tensor(self, error: BaseException) -> BaseException:

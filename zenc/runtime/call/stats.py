@@ -240,8 +240,7 @@ class CallStats:
     @property
     def dense_bytes(self) -> float:
         """Bytes that a rank sends in a ring all-reduce of the whole tensor: 2 (n - 1) / n of it."""
-        layout = self.layout
-        return 2 * (self.size - 1) / self.size * layout.units * layout.width * layout.dtype.itemsize
+        return 2 * (self.size - 1) / self.size * self.layout.nbytes
 
     @property
     def gathered_bytes(self) -> float:

@@ -109,6 +109,7 @@ class GpuBackend:
         self.code = gpu.name
         self._plan, self._ranks = plan, (group.size, group.rank)
         self._pieces: dict[PhaseKind | Rounded | None, GpuContext] = {}
+        self._graphs = OwnGraphs()
         try:
             images = gpu.images(artifact)  # first: what compiles them runs beside g++
             self._played = load_sequence(artifact, group.size, group.rank, deadline)
@@ -125,23 +126,10 @@ class GpuBackend:
         nccl, nothing = nccl_group(group, gpu.name, library, deadline), gpu.memory(8)
         kinds = (PhaseKind.ANNOUNCE, *VALUE_KINDS) if plan.announces else VALUE_KINDS
         about = plan.scheme, parts, parts, plan.announces, kinds
-        self._loaded = GpuContext(
-            *(
-                *about,
-                library,
-                program,
-                kernels,
-                nccl,
-                gpu,
-                nothing,
-                deadline,
-                format_costs(plan.link, gpu=True),
-                capacity if isinstance(capacity, FixedCapacity) else None,
-                partial(allreduce_max, group, purpose=LEARNS) if isinstance(capacity, LearnedCapacity) else None,
-            ),
-            selections,
-            compression,
-        )
+        called = library, program, kernels, nccl, gpu, nothing, deadline, format_costs(plan.link, gpu=True)
+        room = capacity if isinstance(capacity, FixedCapacity) else None
+        greatest = partial(allreduce_max, group, purpose=LEARNS) if isinstance(capacity, LearnedCapacity) else None
+        self._loaded = GpuContext(*(*about, *called, room, greatest), selections, compression)
         self._cuts = DevicePartitions(plan.mapping, parts, library, gpu.uploaded)
 
     @property
@@ -186,9 +174,9 @@ class GpuBackend:
             return GpuPrepared(self, self._part(part), layout, cut, Workspace(), in_units(layout))
         if self._loaded.announces and layout.width == 1 and layout.units > MOST_OWNED_ELEMENTS:
             raise _too_many_elements(self._loaded.scheme, layout.units)
-        greatest, size = self._loaded.greatest, layout.units * layout.width * layout.dtype.itemsize
-        learner = None if greatest is None else CapacityLearner(greatest, size)
-        graphs = OwnGraphs() if learner and not layout.is_sparse and size <= MOST_STAGED else None
+        greatest = self._loaded.greatest
+        learner = None if greatest is None else CapacityLearner(greatest, layout.nbytes)
+        graphs = self._graphs if learner and not layout.is_sparse and layout.nbytes <= MOST_STAGED else None
         return GpuPrepared(self, self._loaded, layout, cut, Workspace(learner), None, graphs)
 
 

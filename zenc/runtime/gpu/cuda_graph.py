@@ -14,6 +14,7 @@ that they learned has been enough, from graphs with memory of their own: docs/ad
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from zenc.common.environment import is_on
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.backend_api import Reduction
 from zenc.runtime.call.call_queue import Turn, on_stream
+from zenc.runtime.call.layout import Layout
 from zenc.runtime.call.planned_calls import Operation, PlannedCalls
 from zenc.runtime.call.ranges import is_watched, within
 from zenc.runtime.gpu.call_args import CallArgs, failure_of
@@ -33,8 +35,10 @@ from zenc.wire.constants import CallOutcome
 
 MOST_STAGED = 1 << 22
 """Bytes of the largest gradient that is replayed by itself: two copies of more take as long as the launches spared."""
+MOST_TOGETHER = 1 << 26
+"""Bytes of all gradients of a scheme that are replayed by themselves: graphs have memory of their own."""
 MOST_CAPTURES = 8
-"""Captures of a layout, whose tables stay in pinned memory; if it needs more its calls are made plainly."""
+"""Captures of a layout; if it needs more its calls are made plainly."""
 
 
 class CapturedCall:
@@ -126,12 +130,12 @@ class OwnGraph:
         loaded, layout = call.loaded, call.layout
         self.room, self.is_ready = call.room, False
         self._call = GpuCall(loaded, layout, call.cut, call.envelope, call.workspace)
-        self._arena, size = Arena(loaded.gpu), layout.units * layout.width * layout.dtype.itemsize
+        self._arena, self.size = Arena(loaded.gpu), layout.nbytes
         if not is_on("ZENC_GPU_GRAPHS") or is_on("ZENC_GPU_CHECK"):
             return
         try:
             self._report = loaded.gpu.pinned(1 + 2 * loaded.parts)
-            self._staged = loaded.gpu.memory(size).view(layout.dtype).view(layout.shape)
+            self._staged = loaded.gpu.memory(self.size).view(layout.dtype).view(layout.shape)
         except (MemoryError, RuntimeError):  # torch.OutOfMemoryError is a RuntimeError
             return
         self._handle = self._call.capture(self._staged, divisor, self._arena, self._report)
@@ -169,11 +173,11 @@ class OwnGraph:
 
 
 class OwnGraphs:
-    """The graphs of one layout, by signature, since tensors have names. All ranks have the same."""
+    """The graphs of a scheme's calls, by signature, since tensors have names. All ranks have the same."""
 
     def __init__(self) -> None:
         self._held: dict[int, OwnGraph] = {}
-        self._left = MOST_CAPTURES
+        self._captures: Counter[Layout] = Counter()
 
     def of(self, call: GpuCall) -> OwnGraph | None:
         """Return the graph for ``call`` in its room; None: it is to be made plainly."""
@@ -185,16 +189,18 @@ class OwnGraphs:
 
         Raises as the call does.
         """
-        if self._left == 0:
+        layout, signature = call.layout, call.envelope.signature
+        self._held.pop(signature, None)
+        together = sum(each.size for each in self._held.values()) + layout.nbytes
+        if self._captures[layout] == MOST_CAPTURES or together > MOST_TOGETHER:
             return
-        self._left -= 1
-        self._held.pop(call.envelope.signature, None)
+        self._captures[layout] += 1
         made = OwnGraph(call, divisor)
         assert call.loaded.greatest is not None, "only calls that learn are replayed"
         if any(call.loaded.greatest([0.0 if made.is_ready else 1.0])):
-            self._left = 0
+            self._captures[layout] = MOST_CAPTURES
         else:
-            self._held[call.envelope.signature] = made
+            self._held[signature] = made
 
 
 class ReplayedCall(GpuCall):
