@@ -223,6 +223,15 @@ def attach_tied_to_dense(group: dist.ProcessGroup) -> None:
     zenc.attach(DistributedDataParallel(model, process_group=group), "balanced")
 
 
+def attach_unfrozen(group: dist.ProcessGroup) -> None:
+    model = nn.Linear(4, 2)
+    model.weight.requires_grad_(False)
+    ddp = DistributedDataParallel(model, process_group=group)
+    model.weight.requires_grad_(True)
+    assert zenc.attach(ddp, "balanced", dense=True).parameters == ("bias",)
+    zenc.attach(ddp, "balanced", dense=["weight"])
+
+
 def dies_in_training(group: dist.ProcessGroup) -> str:
     """Return the text of the error of backward on the ranks that are left."""
     ddp = wrapped(group)

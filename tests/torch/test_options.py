@@ -184,6 +184,7 @@ DIFFERENT: list[tuple[str, str, dict[str, Any], dict[str, Any], list[str]]] = [
 ]  # fmt: skip
 FAILING: list[tuple[str, dict[str, Any], str]] = [
     ("attach", {"dense": ["no.such"]}, "unknown-parameter"),
+    ("attach", {"dense": True, "exclude": ["[0].weight"]}, "unknown-parameter"),
     ("attach", {"announce": "backward"}, "different-options"),
     ("attach", {"hooked": True}, "hook-taken"),
     ("attach", {"join": "much"}, "wrong-argument"),

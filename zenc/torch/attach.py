@@ -255,7 +255,7 @@ class _AttachOptions:
 
         def told(named: _Named) -> Options:
             own = {"dry_run": str(dry_run), "profiler": str(profiler or "no profiler"), **self._told()}
-            return {**own, **model_told(ddp_model, named.sparse)}
+            return {**own, **model_told(ddp_model, named.trained, named.sparse)}
 
         return obtained_by_all(lambda _: self._named(ddp_model), told, ddp_model.process_group, self.deadline)
 

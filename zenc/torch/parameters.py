@@ -49,20 +49,38 @@ def ensure_ddp(model: object) -> None:
 
 
 def trained_parameters(ddp_model: DistributedDataParallel) -> NamedParameters:
-    """Return the parameters whose gradients DDP averages, by name: none that it was told to ignore."""
+    """Return the parameters whose gradients DDP averages, by name: none that it ignores, or did not wrap as trained."""
     ignored = ddp_model.parameters_to_ignore
-    return {n: each for n, each in ddp_model.module.named_parameters() if each.requires_grad and n not in ignored}
+    named = {n: each for n, each in ddp_model.module.named_parameters() if each.requires_grad and n not in ignored}
+    found = {name: each for name, each in named.items() if _has_lasting_node(each)}
+    if late := named.keys() - found.keys():
+        log.warning("zenc.attach: DDP sums no gradient of %s: not to train when it wrapped", ", ".join(sorted(late)))
+    return found
 
 
-def model_told(ddp_model: DistributedDataParallel, sparse: Collection[str]) -> dict[str, str]:
+def _has_lasting_node(parameter: nn.Parameter) -> bool:
+    """Return whether the node that adds up the gradient of ``parameter`` outlives graphs, as DDP's reducer holds it.
+
+    Then a note in the node is still there when it is asked for again.
+    """
+
+    def notes() -> Any:
+        with torch.inference_mode(False):
+            return torch.autograd.graph.get_gradient_edge(parameter).node.metadata
+
+    notes()["zenc"] = True
+    return "zenc" in notes()
+
+
+def model_told(ddp_model: DistributedDataParallel, trained: NamedParameters, sparse: Collection[str]) -> dict[str, str]:
     """Return the facts that decide about the gradients of ``ddp_model``, as its ranks compare them.
 
-    ``sparse``: the names of the parameters with sparse gradients.
+    ``trained`` are its parameters, ``sparse`` the names of those with sparse gradients.
     """
     modes = {name: str(getattr(ddp_model, name)) for name in ("find_unused_parameters", "static_graph")}
     parameters = {
         f"parameter {number}": f"{name} {list(each.shape)} {each.dtype}{' (sparse)' if name in sparse else ''}"
-        for number, (name, each) in enumerate(trained_parameters(ddp_model).items())
+        for number, (name, each) in enumerate(trained.items())
     }
     return {**modes, **parameters}
 
@@ -255,18 +273,13 @@ def _ensure_in_graph(idle: Mapping[str, Sequence[nn.Module]], output: Any) -> No
 
 
 def _leaves(roots: list[Any]) -> set[int]:
-    seen: set[Any] = set()
-    found: set[int] = set()
-    waiting = list(roots)
+    seen, waiting = set[Any](), list(roots)
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            found.add(id(node.variable))
-        waiting.extend(following for following, _ in node.next_functions)
-    return found
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting.extend(following for following, _ in node.next_functions)
+    return {id(node.variable) for node in seen if hasattr(node, "variable")}
 
 
 def _unused(name: str) -> Diagnostic:

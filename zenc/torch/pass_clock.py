@@ -21,7 +21,6 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
-from torch.utils.hooks import RemovableHandle
 
 from zenc.torch.parameters import ForwardWatch
 
@@ -89,12 +88,13 @@ class PassClock(ForwardWatch):
         self._now = PassTimes()
         self._forward_ended = False
         """True once a forward pass has ended since the last backward pass began."""
-        named = parameters or {}
+        named: Mapping[str, Any] = parameters or {}
         super().__init__(ddp_model if named else None)
         if ddp_model is not None and named:
             self._any = next(iter(named.values()))
             self._names = {id(parameter): name for name, parameter in named.items()}
-            self._around += [_whole_gradient(each)(partial(self._ready, name)) for name, each in named.items()]
+            for name, each in named.items():
+                self._around.append(each.register_post_accumulate_grad_hook(partial(self._ready, name)))
 
     def taken(self) -> PassTimes:
         """Return the moments of the step that has ended, and begin a new one."""
@@ -135,9 +135,9 @@ class PassClock(ForwardWatch):
             self._now.forward = whole[-1]
         if torch.is_grad_enabled() and self._ddp() is not None:  # a copy has none
             self._forward_ended = True
-            for leaf in tree_leaves(output):
-                if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
-                    _own_gradient(leaf)(self._backward_begins)
+            leaves: list[Any] = [each for each in tree_leaves(output) if isinstance(each, torch.Tensor)]
+            for leaf in (each for each in leaves if each.requires_grad):
+                leaf.register_hook(self._backward_begins)
 
     def _backward_begins(self, _: torch.Tensor) -> None:
         if self._forward_ended:  # by the first of several outputs
@@ -148,15 +148,3 @@ class PassClock(ForwardWatch):
     def _ready(self, name: str, parameter: torch.Tensor) -> None:
         self._backward_begins(parameter)
         self._now.ready[name] = moment(parameter)
-
-
-def _own_gradient(output: torch.Tensor) -> Callable[[Callable[[torch.Tensor], None]], RemovableHandle]:
-    """Return the function that registers a hook for the gradient of ``output``; torch leaves it untyped."""
-    register: Callable[[Callable[[torch.Tensor], None]], RemovableHandle] = output.register_hook
-    return register
-
-
-def _whole_gradient(parameter: torch.Tensor) -> Callable[[Callable[[torch.Tensor], None]], RemovableHandle]:
-    """Return the function that hooks the summed gradient of ``parameter``, of any shape; torch leaves it untyped."""
-    register: Callable[[Callable[[torch.Tensor], None]], RemovableHandle] = parameter.register_post_accumulate_grad_hook
-    return register
