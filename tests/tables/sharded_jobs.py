@@ -45,7 +45,8 @@ def trained(group: dist.ProcessGroup, name: str, scheme: str, steps: int, width:
     make, options = OPTIMIZERS[name]
     collective = zenc.load(scheme, group)
     ours, plain = table(rank, width, kind), table(0, width, kind)
-    sharded = zenc.ShardedTableOptimizer([ours], make, collective, **options)
+    with torch.inference_mode():  # it is trained outside
+        sharded = zenc.ShardedTableOptimizer([ours], make, collective, **options)
     reference = make([plain], **options)
     schedules = [torch.optim.lr_scheduler.ExponentialLR(each, 0.99) for each in (sharded, reference)]
     for step in range(steps):
@@ -159,7 +160,8 @@ def restored(group: dist.ProcessGroup, name: str, start: torch.Tensor, states: l
         optimizer = zenc.ShardedTableOptimizer([parameter], make, group=group, op="sum", **{**options, "lr": 99.0})
         optimizer.register_load_state_dict_pre_hook(unwrapped)
         optimizer.register_load_state_dict_post_hook(loaded.append)
-        optimizer.load_state_dict(state)
+        with torch.inference_mode():
+            optimizer.load_state_dict(state)
         assert loaded.pop() is optimizer
         _go_on(optimizer, parameter, range(3, 6))
         found.append(parameter.detach())

@@ -62,6 +62,7 @@ class Averager:
     """
 
     @names_wrong_types
+    @torch.inference_mode(False)
     def __init__(
         self,
         model: Model | None,
@@ -110,8 +111,8 @@ class Averager:
         if model is not None:
             if isinstance(model, nn.Module):
                 model = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
-            own = self.averaging
-            self._fragments = fragments_of(ensure_parameters(model), own.fragments.count, own.outer)
+            own, named = self.averaging, ensure_parameters(model)
+            self._fragments = fragments_of(named, own.fragments.count, own.outer)
 
     def _connected(self, group: dist.ProcessGroup | None, before: Connected | None) -> Connected:
         """Return the averaging among the ranks of ``group``, which goes on from the residuals of ``before``."""
@@ -274,6 +275,7 @@ class Averager:
         words = {key: words_of(value) for key, value in own.words.items() if key != "outer"}
         return {"divisions": list(map(division_text, own.divisions)), **({"words": words} if words else {})}
 
+    @torch.inference_mode(False)
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``, on all ranks; the next average finds out whether all have loaded the same step.
 

@@ -150,9 +150,8 @@ def fragments_of(named: Sequence[Named], count: int, outer: Outer | None) -> lis
         before += each.numel()
     found = [list(_buckets(run)) for run in runs]
     if outer is not None:
-        for fragment in found:
-            for bucket in fragment:
-                bucket.hold(outer)
+        for bucket in (each for fragment in found for each in fragment):
+            bucket.hold(outer)
     return list(found)
 
 

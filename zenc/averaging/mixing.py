@@ -9,6 +9,7 @@ are rational numbers, as integers over one denominator: nothing is rounded, so n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -114,8 +115,7 @@ def prove_period(averaging: Averaging, size: int) -> PeriodProof:
         raise with_allowed(error, size, lambda sizes: meant(averaging, sizes)[:1]) from None
     steps = averaging.groups(size)
     first = steps[: len(averaging.divisions)]  # other orders of the ranks make what this one makes, their ranks renamed
-    product = mixing_matrix(first, size)
-    if not product.is_mean:
+    if not (product := mixing_matrix(first, size)).is_mean:
         raise VerificationError(_counterexample(averaging, product))
     turned = (first[start:] + first[:start] for start in range(1, len(first)))
     whole = len(steps) > len(first)  # steps from anywhere have all divisions of some order in a row
@@ -126,11 +126,9 @@ def meant(averaging: Averaging, sizes: Iterable[int]) -> list[int]:
     """Return the ``sizes`` that meet the requirements of ``averaging``."""
     found = []
     for size in sizes:
-        try:
+        with suppress(UnmetError):
             _ensure_meant(averaging, size)
-        except UnmetError:
-            continue
-        found.append(size)
+            found.append(size)
     return found
 
 

@@ -74,6 +74,7 @@ class ShardedTableOptimizer(Optimizer):
     """
 
     @names_wrong_types
+    @torch.inference_mode(False)
     def __init__(
         self,
         params: Iterable[Any],
@@ -139,6 +140,7 @@ class ShardedTableOptimizer(Optimizer):
             raise TensorError(Diagnostic("unsupported-optimizer", message, help="make one more optimizer"))
         super().add_param_group(param_group)
 
+    @torch.inference_mode(False)
     def rebuild(
         self,
         group: dist.ProcessGroup | Collective | None = None,
@@ -394,6 +396,7 @@ class ShardedTableOptimizer(Optimizer):
         finally:
             first.remove()
 
+    @torch.inference_mode(False)
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Go on from a state: a whole one, or that of the unsharded optimizer; or those of all ranks that saved theirs.
 

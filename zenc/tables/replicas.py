@@ -56,16 +56,13 @@ class ReplicaAverage:
         collective = self._of_groups.on(group)
         for place, tensor in enumerate(tensors):
             now = tensor.detach()
-            key = (now.data_ptr(), now.shape, now.dtype)
-            known = self._before.get(key)
-            if not now.is_contiguous() or not now.dim() or not now.numel():
+            key, has_rows = (now.data_ptr(), now.shape, now.dtype), now.is_contiguous() and now.dim() and now.numel()
+            if key not in self._before or not has_rows:
                 collective.all_reduce(now, "mean", name=f"replica {place} of {len(tensors)}")
+                if has_rows:
+                    self._before[key] = now, now.clone()
                 continue
-            if known is None:
-                collective.all_reduce(now, "mean", name=f"replica {place} of {len(tensors)}")
-                self._before[key] = now, now.clone()
-                continue
-            _, before = known
+            _, before = self._before[key]
             changes = collective.all_reduce(_changed(now, before), "mean", name=f"changes {place} of {len(tensors)}")
             rows = changes.indices()[0]
             after = before.view(len(before), -1)[rows] + changes.values()

@@ -96,6 +96,7 @@ def nothing_kept(vector: str, shape: Shape) -> torch.Tensor:
     return torch.zeros(math.prod(shape) * (vector in VECTORS), dtype=torch.float32, device="cpu")
 
 
+@torch.inference_mode(False)
 def read_state(state: Any, plan: Plan, rank: int, size: int) -> SavedState:
     """Return the contents of ``state`` for ``rank`` of ``size`` under ``plan``.
 
