@@ -223,16 +223,12 @@ def test_a_manifest_that_lacks_something(copy, key):
     ("key", "value"),
     [
         ("digest", "0" * 64), ("files", []), ("files", {"plan.json": 3}), ("files", {}), ("texts", 3),
-        ("texts", ["a", "b", "c"]), ("proved_sizes", 3), ("target", "../cpu"), ("target", ""), ("target", None),
+        ("texts", ["a", "b", "c"]), ("proved_sizes", 3), ("proved_sizes", ["3"]), ("target", "fpga"), ("target", None),
     ],
 )  # fmt: skip
 def test_a_manifest_that_says_something_else(copy, key, value):
     edit(copy, lambda manifest: manifest.update({key: value}))
-    if key == "target" and value is None:
-        with pytest.raises(zenc.BuildError, match="unknown-target"):
-            api.artifact_for(3, copy, None)
-    else:
-        assert refused(copy) == "artifact-damaged"
+    assert refused(copy) == "artifact-damaged"
 
 
 @pytest.mark.parametrize(("key", "value"), [("zenc_artifact", 1), ("zenc", "0.0.0"), ("zenc", None)])
@@ -258,15 +254,10 @@ def test_a_link_that_leads_out_is_not_followed(copy):
     assert refused(copy) == "artifact-damaged"
 
 
-def test_code_that_is_not_of_the_plan_is_never_run(copy):
-    rewrite(copy, "kernels.cpp", (copy / "kernels.cpp").read_text() + "\n// more\n")
+@pytest.mark.parametrize("name", ["kernels.cpp", "more.cpp"])
+def test_code_that_is_not_of_the_plan_is_never_run(copy, name):
+    rewrite(copy, name, "int main() { return 1; }")
     load_artifact(copy)
-    with pytest.raises(ArtifactError, match="artifact-damaged"):
-        api.artifact_for(3, copy, None)
-
-
-def test_code_that_is_added_is_never_run(copy):
-    rewrite(copy, "more.cpp", "int main() { return 1; }")
     with pytest.raises(ArtifactError, match="artifact-damaged"):
         api.artifact_for(3, copy, None)
 

@@ -34,7 +34,7 @@ LONGEST = 600
 
 
 def calibrate(
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write it, as JSON.")] = Path(
+    output: Annotated[Path, output_option(".json", "-o", "--output", help="Where to write it.")] = Path(
         "calibration.json"
     ),
     nproc: Annotated[
@@ -75,8 +75,6 @@ def calibrate(
 
 def _run(nproc: int | None, output: Path, backend: str, link: float | None, name: str, json: bool) -> None:
     """Measure, as one of the ranks or as all of them."""
-    if not os.access(output.parent, os.W_OK):
-        raise typer.BadParameter(f"--output: there is no folder '{output.parent}' that can be written to")
     if backend not in ("gloo", "nccl"):
         raise typer.BadParameter(f"--backend is gloo or nccl, not '{backend}'")
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:

@@ -93,13 +93,15 @@ def output_option(ending: str, *names: str, help: str) -> OptionInfo:
 
 
 def _as_named(ending: str) -> Callable[[Path | None], Path | None]:
-    """Return a callback that refuses a path whose name promises another kind of file, or whose folder is not there."""
+    """Return a callback that refuses a path whose name promises another kind of file, a folder, or one in no folder."""
     kind = _ENDINGS.guess_type(f"a{ending}")[0]
 
     def checked(path: Path | None) -> Path | None:
         promised, packed = _ENDINGS.guess_type(str(path or ""), strict=False)
         if packed or promised not in (None, kind):
             raise typer.BadParameter(f"'{path}' would be {packed or promised} by its name, and this writes {kind}")
+        if path is not None and os.path.isdir(path or "."):
+            raise typer.BadParameter(f"'{path}' is a folder, and this writes a file")
         folder = os.path.dirname(path or "") or "."
         if path and not os.path.exists(path) and not os.access(f"{folder}/", os.W_OK):
             raise typer.BadParameter(f"there is no folder '{folder}' that can be written to")

@@ -36,7 +36,7 @@ ArchOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to write. [default: build/SCHEME]")
+    str | None, typer.Option("--output", "-o", metavar="DIR", help="Where to write. [default: build/SCHEME]")
 ]
 
 EXAMPLES = """\b
@@ -90,16 +90,16 @@ def compile_(
         if found.kind == "strategy":
             return _save_strategy(found.compile(target, arch), output, json)
         artifact = found.compile(target, arch)
-        where = artifact.save(output or Path("build") / artifact.name)
+        where = artifact.save(Path("build", artifact.name) if output is None else output)
     common.answer(json, _told(where, artifact), _saved(where, artifact))
 
 
-def _compile_plan(path: str, target: Target, arch: list[str] | None, output: Path | None, json: bool) -> None:
+def _compile_plan(path: str, target: Target, arch: list[str] | None, output: str | None, json: bool) -> None:
     with common.reporting(json, "compile"):
         from zenc.pipeline.foreign import compile_plan
 
         artifact = compile_plan(path, target, arch)
-        where = artifact.save(output or Path("build") / artifact.name)
+        where = artifact.save(Path("build", artifact.name) if output is None else output)
     doc = artifact.plan.doc
     common.answer(json, {**_told(where, artifact), "of": doc}, f"{_saved(where, artifact)}\n  {doc}")
 
@@ -124,11 +124,10 @@ def _saved(where: Path, artifact: Artifact) -> str:
     return "\n".join(lines)
 
 
-def _save_strategy(compiled: StrategyArtifacts, output: Path | None, json: bool) -> None:
+def _save_strategy(compiled: StrategyArtifacts, output: str | None, json: bool) -> None:
     from zenc.strategy.resolve import tensors_text
 
-    root = output or Path("build") / compiled.strategy.name
-    where = compiled.save(root)
+    where = compiled.save(Path("build", compiled.strategy.name) if output is None else output)
     saved = [(where[name], artifact) for name, artifact in compiled.distinct.items()]
     rules = {at: [tensors_text(rule.tensors) for rule in compiled.rules_of(of)] for at, of in saved}
     told = [{**_told(at, artifact), "rules": rules[at]} for at, artifact in saved]

@@ -15,20 +15,22 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from zenc._version import __version__
 from zenc.codegen.build.arch import named
 from zenc.codegen.build.gpu_kernels import Cubin
 from zenc.codegen.call_program import CODE, DATA
+from zenc.common.json_codec import Codec, exactly
 from zenc.common.resources import write_bytes
 from zenc.common.untrusted import parse_json, read_bytes
 from zenc.common.versioned import ARTIFACT, PLAN, VersionedForm
 from zenc.common.wording import count
-from zenc.errors import ArtifactError, Diagnostic, Source
+from zenc.errors import ArtifactError, Diagnostic, Source, first_line
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
@@ -147,17 +149,13 @@ class Artifact:
 
         Raises ArtifactError (``artifact-not-written``) where it can't be written.
         """
-        target = Path(directory)
-        try:
+        with writing("the artifact", directory) as target:
             (target / "sources").mkdir(parents=True, exist_ok=True)
             for name, content in self.files().items():
                 write_bytes(target / name, content)
             for number, candidate in enumerate(self.choosing.candidates.values() if self.choosing else ()):
                 candidate.save(target / CANDIDATES / str(number))
             write_bytes(target / MANIFEST, (json.dumps(self.manifest, indent=2) + "\n").encode())
-        except OSError as error:
-            message = f"can't write the artifact to {target}: {error.strerror or error}"
-            raise ArtifactError(Diagnostic("artifact-not-written", message, help="choose another directory")) from error
         return target
 
     def ensure_size(self, size: int) -> None:
@@ -169,6 +167,18 @@ class Artifact:
             message = f"{self.plan.scheme} was compiled for {made_for}, and this group has {size}"
             help = f"compile it with --ranks {size}, or without --ranks for any number"
             raise ArtifactError(Diagnostic("wrong-size", message, help=help))
+
+
+@contextmanager
+def writing(what: str, directory: str | os.PathLike[str]) -> Iterator[Path]:
+    """Turn a failure to write ``what`` to ``directory`` into ArtifactError ``artifact-not-written``."""
+    try:
+        if not os.fspath(directory):  # which pathlib takes for the current directory
+            raise OSError("its path is empty")
+        yield Path(directory)
+    except OSError as error:
+        message = f"can't write {what} to {os.fspath(directory) or repr('')}: {error.strerror or error}"
+        raise ArtifactError(Diagnostic("artifact-not-written", message, help="choose another directory")) from error
 
 
 def load_artifact(directory: str | os.PathLike[str]) -> Artifact:
@@ -225,10 +235,8 @@ def _read(where: Path, manifest: dict[str, Any], left: Allowance) -> Artifact:
         raise damaged(where, "its plan is not the one of its manifest")
     generated = {name: text for name, text in files.items() if name != PLAN_FILE and "/" not in name}
     sequences = {name: generated.pop(name) for name in (CODE, DATA) if name in generated}
-    target = str(manifest["target"])
-    if not target.isidentifier():
-        raise ValueError(f"{target!r} is no target")
-    proved = tuple(manifest["proved_sizes"])
+    target = Codec().item(manifest, "target", Literal["cpu", "cuda", "plan"])
+    proved = Codec().item(manifest, "proved_sizes", tuple[int, ...])
     return Artifact(plan, target, generated, texts, proved, cubins, _choosing(where, manifest, left), sequences)
 
 
@@ -238,8 +246,7 @@ def _choosing(where: Path, manifest: dict[str, Any], left: Allowance) -> Choosin
     if told is None:
         return None
     digests = dict(told["candidates"].items())
-    places = {name: where / CANDIDATES / str(number) for number, name in enumerate(digests)}
-    found = {name: load_within(place, left, nested=True) for name, place in places.items()}
+    found = {name: load_within(where / CANDIDATES / str(at), left, nested=True) for at, name in enumerate(digests)}
     for name, artifact in found.items():
         if artifact.plan.digest != digests[name] or artifact.target != manifest["target"]:
             raise damaged(where, f"its candidate {name} is not the one of its manifest")
@@ -265,11 +272,9 @@ def read_object(where: Path, name: str, left: Allowance) -> dict[str, Any]:
         message = f"{where} is no compiled scheme: it has no {name}"
         raise ArtifactError(Diagnostic("not-an-artifact", message, help=f"zenc compile SCHEME.zen -o {where}"))
     try:
-        data = parse_json(_bytes(path, left))
+        data: dict[str, Any] = exactly(parse_json(_bytes(path, left)), dict)
     except (OSError, ValueError) as error:
-        raise damaged(where, f"its {name} can't be read") from error
-    if not isinstance(data, dict):
-        raise damaged(where, f"its {name} is no object")
+        raise damaged(where, f"its {name} can't be read: {first_line(error)}") from error
     return data
 
 
@@ -318,8 +323,6 @@ def _checked(where: Path, name: str, digest: str, left: Allowance) -> bytes:
 
 
 def _bytes(path: Path, left: Allowance) -> bytes:
-    if not path.is_file():
-        raise ValueError("it is no file")
     content = read_bytes(path, left.bytes)
     left.take(bytes=len(content), files=1)
     return content

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from zenc._version import __version__
-from zenc.codegen.artifact import Allowance, Artifact, damaged, ensure_own, load_within, read_object
+from zenc.codegen.artifact import Allowance, Artifact, damaged, ensure_own, load_within, read_object, writing
 from zenc.common.json_codec import Codec
 from zenc.common.resources import write_bytes
 from zenc.common.versioned import STRATEGY
-from zenc.errors import ArtifactError, Diagnostic, Spanned
+from zenc.errors import Spanned
 from zenc.strategy.model import (
     AllOthers,
     Buckets,
@@ -87,8 +87,6 @@ class CompiledStrategy(Spanned):
 
         Returns the directory of each. Raises ArtifactError (``artifact-not-written``) where they can't be written.
         """
-        root = Path(directory)
-        saved = {name: artifact.save(root / name) for name, artifact in names.items()}
         where = {id(artifact): name for name, artifact in names.items()}
         entries = [
             _RuleEntry(rule.tensors, rule.device, where[id(rule.artifact)], rule.artifact.digest) for rule in self.rules
@@ -100,11 +98,9 @@ class CompiledStrategy(Spanned):
             "groups": _CODEC.encode(self.groups),
             "rules": _CODEC.encode(entries),
         }
-        try:
+        with writing("the strategy", directory) as root:
+            saved = {name: artifact.save(root / name) for name, artifact in names.items()}
             write_bytes(root / MANIFEST, (json.dumps(told, indent=2) + "\n").encode())
-        except OSError as error:
-            message = f"can't write the strategy to {root}: {error.strerror or error}"
-            raise ArtifactError(Diagnostic("artifact-not-written", message, help="choose another directory")) from error
         return saved
 
 

@@ -71,7 +71,8 @@ class Server(LanguageServer):
     def known(self, uri: str) -> Document:
         """Return the document of ``uri`` as it is now."""
         text = self.workspace.get_text_document(uri).source
-        document = self.documents.setdefault(uri, Document(Path(unquote(urlparse(uri).path))))
+        path = unquote(urlparse(uri).path).replace("\0", "?").encode(errors="replace")  # as any file is called
+        document = self.documents.setdefault(uri, Document(Path(path.decode())))
         if document.program is None or document.text != text:
             document.read(text)
         return document

@@ -151,7 +151,7 @@ def read_gradients(path: str | os.PathLike[str]) -> ModelProfile | dict[str, Pro
     except ValueError as error:
         raise _bad(f"{path} holds a profile of a model that lacks what it should say ({error})") from error
     if not _is_sound(made):
-        raise _bad(f"{path} holds a profile of a model with numbers that can't be")
+        raise _bad(f"{path} holds a profile of a model with names or numbers that can't be")
     return made
 
 
@@ -162,7 +162,7 @@ def _is_shape(extents: tuple[int, ...]) -> bool:
 def _is_sound(of: ModelProfile) -> bool:
     times = [of.seconds_forward, of.seconds_backward, *(time for p in of.parameters for time in (p.ready, p.forward))]
     fits = 0 <= of.seconds_exposed <= of.seconds_synchronising < inf and of.seconds_exposed <= of.seconds_step < inf
-    alike = all(p.layout in LAYOUTS and (p.density is None or 0 <= p.density <= 1) for p in of.parameters)
+    alike = all(p.name and p.layout in LAYOUTS and (p.density is None or 0 <= p.density <= 1) for p in of.parameters)
     seen = all(time is None or time >= 0 for time in times) and all(_is_shape(p.shape) for p in of.parameters)
     return fits and alike and seen and of.ranks >= 1 and of.steps >= 1 and of.seconds_step > 0
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from zenc.analysis.fit import ensure_fits
 from zenc.common.wording import seconds_text
+from zenc.errors import printable
 from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
@@ -36,8 +37,6 @@ from zenc.verify.proof import verify
 WIDTH = 118
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 """The number of a layer, in a name such as encoder.12.weight."""
-UNWRITABLE = re.compile(r'["\x00-\x1f\x7f]')
-"""A character that can't stand in a text of the language."""
 
 
 def strategy_text(
@@ -102,7 +101,7 @@ def _pattern(name: str) -> str:
 
 
 def _written(name: str) -> str:
-    return UNWRITABLE.sub("*", name)
+    return "".join("*" if char == '"' or printable(char) != char else char for char in name)
 
 
 NAME = "tuned"
