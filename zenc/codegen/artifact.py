@@ -34,7 +34,7 @@ from zenc.errors import ArtifactError, Diagnostic, Source, first_line
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
-from zenc.scheme.model import SETTINGS, Settings
+from zenc.scheme.model import Settings
 
 CUBIN_SUFFIX = ".cubin"
 CANDIDATES = "candidates"
@@ -226,18 +226,21 @@ def _read(where: Path, manifest: dict[str, Any], left: Allowance) -> Artifact:
     content = {name: _checked(where, name, digest, left) for name, digest in manifest["files"].items()}
     cubins = tuple(_cubin(content, arch, made) for arch, made in manifest["cubins"].items())
     files = {name: text.decode() for name, text in content.items()}
-    texts = tuple(Source(name, files[f"sources/{index}.zen"]) for index, name in enumerate(manifest["texts"]))
+    names = Codec().item(manifest, "texts", tuple[str, ...])
+    texts = tuple(Source(name, files[f"sources/{index}.zen"]) for index, name in enumerate(names))
     told = parse_json(content[PLAN_FILE])
     if isinstance(told, dict):
         PLAN.ensure(told, str(where), _again(where, manifest, left))
     plan = plan_from_json(told, texts)
-    if plan.digest != manifest["digest"]:
-        raise damaged(where, "its plan is not the one of its manifest")
     generated = {name: text for name, text in files.items() if name != PLAN_FILE and "/" not in name}
     sequences = {name: generated.pop(name) for name in (CODE, DATA) if name in generated}
     target = Codec().item(manifest, "target", Literal["cpu", "cuda", "plan"])
     proved = Codec().item(manifest, "proved_sizes", tuple[int, ...])
-    return Artifact(plan, target, generated, texts, proved, cubins, _choosing(where, manifest, left), sequences)
+    made = Artifact(plan, target, generated, texts, proved, cubins, _choosing(where, manifest, left), sequences)
+    again = made.manifest
+    if stray := [key for key in again | manifest if again.get(key) != manifest.get(key)]:
+        raise damaged(where, f"its manifest and its files differ in {stray[0]!r}")
+    return made
 
 
 def _choosing(where: Path, manifest: dict[str, Any], left: Allowance) -> Choosing | None:
@@ -245,16 +248,13 @@ def _choosing(where: Path, manifest: dict[str, Any], left: Allowance) -> Choosin
     told = manifest.get("choice")
     if told is None:
         return None
-    digests = dict(told["candidates"].items())
-    found = {name: load_within(where / CANDIDATES / str(at), left, nested=True) for at, name in enumerate(digests)}
-    for name, artifact in found.items():
-        if artifact.plan.digest != digests[name] or artifact.target != manifest["target"]:
-            raise damaged(where, f"its candidate {name} is not the one of its manifest")
+    places = enumerate(told["candidates"])
+    found = {name: load_within(where / CANDIDATES / str(at), left, nested=True) for at, name in places}
     if not found or manifest["digest"] != next(iter(found.values())).plan.digest:
         raise damaged(where, "its first candidate is not what it runs first")
-    settings = Settings(**told["settings"])
-    if settings.unsound or not all(isinstance(told["settings"][name], int) for name in SETTINGS if name != "margin"):
-        raise damaged(where, "the settings of its choice are none")
+    settings = Codec().item(told, "settings", Settings)
+    if settings.unsound or any(artifact.target != manifest["target"] for artifact in found.values()):
+        raise damaged(where, "its settings are none of a choice, or a candidate is for another target")
     return Choosing(str(told["name"]), settings, found)
 
 
