@@ -132,14 +132,8 @@ class WatchedInterpreter:
         self._real.play(statement)
 
 
-class WatchedBackend:
+class WatchedBackend(WatchedInterpreter):
     """A backend whose calls report their statements."""
-
-    def __init__(self, real: Any, told: Callable[[], None]) -> None:
-        self._real, self._told = real, told
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
 
     def prepare(self, *given: Any) -> WatchedBackend:
         return WatchedBackend(self._real.prepare(*given), self._told)

@@ -21,6 +21,13 @@ MOVES = {
     "hops": "communication: ring aggregation: incremental",
     "hierarchy": "communication: hierarchy aggregation: incremental",
 }
+TIERS = (
+    "scheme coded { tier node(2): inner tier cluster: outer }"
+    "scheme inner { communication: point_to_point aggregation: incremental partition: parallelism "
+    "balance: imbalanced push: dense as bf16 pull: dense as bf16 }"
+    "scheme outer { communication: point_to_point then ring aggregation: one_shot partition: parallelism "
+    "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) select: top(0.2) feedback: residual }"
+)
 
 
 def coded(
@@ -77,14 +84,7 @@ def test_long_messages_and_several_segments_a_message() -> None:
 
 def test_tiers() -> None:
     """A node's sum is selected and encoded again on its way to the others."""
-    text = (
-        "scheme coded { tier node(2): inner tier cluster: outer }"
-        "scheme inner { communication: point_to_point aggregation: incremental partition: parallelism "
-        "balance: imbalanced push: dense as bf16 pull: dense as bf16 }"
-        "scheme outer { communication: point_to_point then ring aggregation: one_shot partition: parallelism "
-        "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) select: top(0.2) feedback: residual }"
-    )
-    assert unaccounted(text, 6, 500, torch.float32, scheme="coded") <= 1
+    assert unaccounted(TIERS, 6, 500, torch.float32, scheme="coded") <= 1
 
 
 @pytest.mark.parametrize("code", [code for code in (*CODED, *ROUNDED) if "levels" not in code])

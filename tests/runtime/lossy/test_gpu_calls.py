@@ -10,7 +10,7 @@ import torch
 
 import zenc
 from tests.emulator.sanitized import assert_clean
-from tests.runtime.lossy.test_codes import coded
+from tests.runtime.lossy.test_codes import TIERS, coded
 from tests.runtime.lossy.test_conservation import compiled, gradients, scheme
 from tests.support.cases import same_bits
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
@@ -26,13 +26,6 @@ from zenc.runtime.lossy.gpu_kernels import GpuCompression
 from zenc.runtime.lossy.lossy_collective import LossyCollective
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-TIERS = (
-    "scheme coded { tier node(2): inner tier cluster: outer }"
-    "scheme inner { communication: point_to_point aggregation: incremental partition: parallelism "
-    "balance: imbalanced push: dense as bf16 pull: dense as bf16 }"
-    "scheme outer { communication: point_to_point then ring aggregation: one_shot partition: parallelism "
-    "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) select: top(0.2) feedback: residual }"
-)
 COMPOSED = {
     "permuted": (coded("fp8(16)", "one-shot", "balanced by permutation", "coo"), 2),
     "hashed": (coded("levels(4, 8)", "ring", "balanced by hierarchical_hash", "auto"), 3),
