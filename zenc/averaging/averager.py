@@ -265,7 +265,7 @@ class Averager:
         out: this rank's own or, ``together`` on all ranks, their sums, from which any number of ranks goes on.
         """
         collective, kept = self._at_work.collectives[0], {"parameters": written(self._fragments)}
-        if collective is not None and collective.keeper is not None:
+        if collective is not None and collective.keeper is not None and collective.keeper.names:
             kept["residuals"] = collective.state_dict(together)
         return {**STEPS.head, "step": self.step, **self._counted(), **{key: each for key, each in kept.items() if each}}
 
@@ -288,10 +288,15 @@ class Averager:
             message = f"this is no state of averaging '{self.averaging.name}'"
             period = [*own["divisions"], *(f"{key}: {value}" for key, value in own.get("words", {}).items())]
             raise CostError(Diagnostic("bad-state", message, help=f"its period is {', '.join(period)}"))
-        read_into(self._fragments, state.get("parameters", {}))
-        collective = self._at_work.collectives[0]
-        if collective is not None and "residuals" in state:
-            collective.load_state_dict(state["residuals"])
+        late = self.averaging.overlap.steps if self.averaging.overlap else 0
+        ended, begun = (steps // self.averaging.interval for steps in (step, step + late))
+        under_way = self._fragments[ended % len(self._fragments)] if begun > ended else ()
+        read_into(self._fragments, state.get("parameters", {}), under_way)
+        collective: Any = self._at_work.collectives[0]
+        if collective is not None and collective.keeper is not None:
+            nothing = None if begun else {**collective.state_dict(), "tensors": {}}
+            collective.load_state_dict(state.get("residuals", nothing))
+            collective.keeper.is_closed = begun >= self.averaging.fragments.count  # others have no residuals yet
         self.step, self._agreed = step, False
 
     def _agree(self, fragments: Sequence[Fragment]) -> None:

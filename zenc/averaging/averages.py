@@ -182,23 +182,23 @@ def written(fragments: Sequence[Fragment]) -> dict[str, dict[str, torch.Tensor]]
     return found
 
 
-def read_into(fragments: Sequence[Fragment], state: Any) -> None:
-    """Go on from vectors that ``written`` has returned. Raises CostError (``bad-state``), and then changes nothing."""
+def read_into(fragments: Sequence[Fragment], state: Any, under_way: Fragment) -> None:
+    """Go on from what ``written`` has returned; raises CostError (``bad-state``), and then changes nothing."""
     ensure_held(state)
     buckets = [each for fragment in fragments for each in fragment]
     names = {name for bucket in buckets for name, _ in bucket.named}
     if not isinstance(state, Mapping) or (state.keys() != names and state):
         raise _bad("it is of other parameters")
-    read = [{kept: _vector(bucket, kept, state) for kept in KEPT} for bucket in buckets]
+    read = [{kept: _vector(bucket, kept, state, under_way) for kept in KEPT} for bucket in buckets]
     for bucket, vectors in zip(buckets, read, strict=True):
         for kept, vector in vectors.items():
             setattr(bucket, kept, vector)
 
 
-def _vector(bucket: Bucket, kept: str, state: Mapping[str, Any]) -> torch.Tensor | None:
-    own = getattr(bucket, kept) if kept != "flat" else None
+def _vector(bucket: Bucket, kept: str, state: Mapping[str, Any], under_way: Fragment) -> torch.Tensor | None:
+    needed = any(each is bucket for each in under_way) if kept == "flat" else getattr(bucket, kept) is not None
     values = [state.get(name, {}).get(kept) for name, _ in bucket.named]
-    if all(value is None for value in values) and own is None:
+    if all(value is None for value in values) and not needed:
         return None
     for value, (name, tensor) in zip(values, bucket.named, strict=True):
         if not isinstance(value, torch.Tensor) or value.shape != tensor.shape or not value.is_floating_point():

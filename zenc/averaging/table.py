@@ -79,15 +79,11 @@ class AveragingTable:
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as JSON data."""
-        own: dict[str, Any] = {
-            "averaging": self.averaging.name,
-            "ranks": self.proof.size,
-            "sums": self.averaging.sums.name,
-        }
+        own = {"averaging": self.averaging.name, "ranks": self.proof.size, "sums": self.averaging.sums.name}
+        words = {key: words_of(value) for key, value in self.averaging.words.items()}
+        more = {"bytes_a_value_and_step": self.bytes_a_step, "from_any_step": self.proof.from_any_step}
         steps = [row.to_json() for row in self.rows]
-        own |= {"words": {key: words_of(value) for key, value in self.averaging.words.items()}}
-        own |= {"bytes_a_value_and_step": self.bytes_a_step}
-        return {**own, "from_any_step": self.proof.from_any_step, "steps": steps, "all_at_once": self.whole.to_json()}
+        return {**own, "words": words, **more, "steps": steps, "all_at_once": self.whole.to_json()}
 
     def text(self) -> str:
         """Return the table in lines, and the proved properties."""
@@ -148,8 +144,7 @@ def _busiest(groups: Sequence[Group], plans: Mapping[int, Plan], topology: Topol
         if len(group) > 1:
             total += _loads(np.array(group), plans[len(group)], topology)
     loads = LinkLoads(topology, total / VALUES, ())
-    link = loads.bottleneck
-    if link is None:
+    if (link := loads.bottleneck) is None:
         return None
     return BusiestLink(loads.name(link), float(loads.total[link]), float(loads.seconds[link]))
 
