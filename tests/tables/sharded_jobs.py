@@ -6,6 +6,7 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict, unflatten_state_dict
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
@@ -155,7 +156,7 @@ def restored(group: dist.ProcessGroup, name: str, start: torch.Tensor, states: l
     def unwrapped(_: object, given: Any) -> Any:
         return given["of"] if isinstance(given, dict) else [each["of"] for each in given]
 
-    for state in states:
+    for state in (_flattened(each) for each in states):
         parameter = torch.nn.Parameter(start.clone())
         optimizer = zenc.ShardedTableOptimizer([parameter], make, group=group, op="sum", **{**options, "lr": 99.0})
         optimizer.register_load_state_dict_pre_hook(unwrapped)
@@ -166,6 +167,11 @@ def restored(group: dist.ProcessGroup, name: str, start: torch.Tensor, states: l
         _go_on(optimizer, parameter, range(3, 6))
         found.append(parameter.detach())
     return found
+
+
+def _flattened(state: Any) -> Any:
+    """Return ``state`` as it comes out of torch.distributed.checkpoint."""
+    return unflatten_state_dict(*flatten_state_dict({"": state}))[""]
 
 
 class Model(torch.nn.Module):

@@ -54,15 +54,14 @@ class ReplicaAverage:
         """Average ``tensors`` of any shapes over the ranks of ``group``, as a call does over the usual group."""
         tensors = [writable(each) for each in tensors]
         collective = self._of_groups.on(group)
-        for place, tensor in enumerate(tensors):
-            now = tensor.detach()
+        for place, now in enumerate(each.detach() for each in tensors):
             key, has_rows = (now.data_ptr(), now.shape, now.dtype), now.is_contiguous() and now.dim() and now.numel()
             if key not in self._before or not has_rows:
                 collective.all_reduce(now, "mean", name=f"replica {place} of {len(tensors)}")
                 if has_rows:
                     self._before[key] = now, now.clone()
                 continue
-            _, before = self._before[key]
+            before = self._before[key][1]
             changes = collective.all_reduce(_changed(now, before), "mean", name=f"changes {place} of {len(tensors)}")
             rows = changes.indices()[0]
             after = before.view(len(before), -1)[rows] + changes.values()

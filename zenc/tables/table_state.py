@@ -62,13 +62,12 @@ def read_pieces(
     """
     ensure_held(state)
     given = [state] if isinstance(state, Mapping) else list(state)
-    for each in given:
-        if isinstance(each, Mapping):
-            ROWS.ensure(each, "this state")
+    for each in (each for each in given if isinstance(each, Mapping)):
+        ROWS.ensure(each, "this state")
     try:
         pieces = [[_piece(each, number, height) for each in given] for number, height in enumerate(heights)]
         found = list(given[0]["param_groups"])
-        fits = len(found) == groups and all(len(each["state"]) == len(heights) for each in given)
+        fits = len(found) == groups and all(len(set(map(int, each["state"]))) == len(heights) for each in given)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise _unfit(f"{type(error).__name__}: {error}", heights, groups) from error
     if not fits:
@@ -83,8 +82,9 @@ def _unfit(why: str, heights: Sequence[int], groups: int) -> CostError:
 
 def _piece(saved: Mapping[str, Any], number: int, height: int) -> Piece:
     """Return a piece; raises ValueError for row numbers outside of ``height`` rows, or not ascending."""
-    states = saved["state"][number]
-    rows = saved["rows"][number] if "rows" in saved else torch.arange(height, dtype=torch.int64, device="cpu")
+    states = {**saved["state"].get(number, {}), **saved["state"].get(str(number), {})}
+    given = saved["rows"] if "rows" in saved else {number: torch.arange(height, dtype=torch.int64, device="cpu")}
+    rows = given[number if number in given else str(number)]  # torch.distributed.checkpoint makes texts of numbers
     within = not len(rows) or (int(rows[0]) >= 0 and int(rows[-1]) < height)
     if rows.dtype != torch.int64 or rows.dim() != 1 or not within or not bool((rows.diff() > 0).all()):
         raise ValueError(f"its rows are no ascending numbers below {height:,}")

@@ -165,7 +165,7 @@ class Profiler:
             if not isinstance(state, Mapping) or not isinstance(state["tallies"], list):
                 raise ValueError("it has no list of counts")
             tallies = [HolderCounts.of_state(each) for each in state["tallies"]]
-            calls = {str(name): int(count) for name, count in state["calls"].items()}
+            calls = {str(name): int(count) for name, count in state.get("calls", {}).items()}
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
             message = f"this is no state of a profiler: {first_line(error)}"
             raise CostError(Diagnostic("bad-state", message)) from error
