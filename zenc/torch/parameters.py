@@ -54,7 +54,8 @@ def trained_parameters(ddp_model: DistributedDataParallel) -> NamedParameters:
     named = {n: each for n, each in ddp_model.module.named_parameters() if each.requires_grad and n not in ignored}
     found = {name: each for name, each in named.items() if _has_lasting_node(each)}
     if late := named.keys() - found.keys():
-        log.warning("zenc.attach: DDP sums no gradient of %s: not to train when it wrapped", ", ".join(sorted(late)))
+        told = "zenc.attach: DDP does not sum %s: frozen, or not there, when it wrapped the model"
+        log.warning(told, ", ".join(sorted(late)))
     return found
 
 
